@@ -1,6 +1,7 @@
+import { Socket } from 'node:net';
 import { expect, test, vi } from 'vitest';
 import { type AccessLine, createAccessLog } from '../../src/telemetry/access-log.ts';
-import { countingAccess, traceOf } from '../../src/telemetry/access.ts';
+import { bytesSince, countingAccess, traceOf, wordOf } from '../../src/telemetry/access.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 
 const LINE: AccessLine = {
@@ -80,8 +81,35 @@ test('the trace of a request is that of its traceparent, and of nothing that onl
   const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
   const parent = `00-${trace}-00f067aa0ba902b7-01`;
   expect(traceOf(parent)).toBe(trace);
-  for (const other of [undefined, '', trace, `x${parent}`, parent.toUpperCase(), 'svc_agent_7hQ2mZx0PbKd', [parent]])
+  const half = `00-${trace}-00f0`;
+  for (const other of [
+    undefined,
+    '',
+    trace,
+    half,
+    `x${parent}`,
+    parent.toUpperCase(),
+    'svc_agent_7hQ2mZx0PbKd',
+    [parent],
+  ])
     expect(traceOf(other)).toBeNull();
+});
+
+test('what an upstream sent under the name of a decision is taken for one only if it is a word', () => {
+  expect(wordOf('denied_policy')).toBe('denied_policy');
+  for (const sent of [undefined, 200, ['committed'], '', 'a b', 'a"', 'a\n', 'x'.repeat(65)])
+    expect(wordOf(sent), JSON.stringify(sent)).toBeNull();
+});
+
+test('of a connection that is kept each line has the bytes since the line before', () => {
+  const moved = { bytesRead: 100, bytesWritten: 1_000 };
+  const socket = new Socket();
+  for (const name of ['bytesRead', 'bytesWritten'] as const)
+    Object.defineProperty(socket, name, { get: () => moved[name] });
+  expect(bytesSince(socket)).toEqual({ bytesIn: 100, bytesOut: 1_000 });
+  Object.assign(moved, { bytesRead: 130, bytesWritten: 1_007 });
+  expect(bytesSince(socket)).toEqual({ bytesIn: 30, bytesOut: 7 });
+  expect(bytesSince(socket)).toEqual({ bytesIn: 0, bytesOut: 0 });
 });
 
 test('lines are gathered, and never many of them', () => {

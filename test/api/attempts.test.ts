@@ -147,6 +147,9 @@ describe('what somebody must look at', () => {
     const first = await run(heard, call);
     const other = await run(heard, { ...call, agentId: 'other-bot' });
     expect(other.decision).toBe('idempotency_conflict');
+    // Its own agent may have made a mistake, and is told so: nobody else has to look.
+    const own = await run(heard, { ...call, params: { ...call.params, amount: 1 } });
+    expect(own.decision).toBe('idempotency_conflict');
     expect(alerts).toEqual([
       ['settlement_lost', lost.effectId],
       ['foreign_key_reuse', other.effectId],
@@ -777,6 +780,33 @@ describe('a call that was approved', () => {
     expect(await decideApproval(ports, rig.people, { ...vote, ...beside })).toMatchObject({
       kind: 'problem',
       problem: { code: 'conflict', detail: expect.stringContaining('not as a gateway wrote it') },
+    });
+  });
+
+  it('tells who votes too late what was decided, by whom, and why it was not sent yet; and when the store is back', async () => {
+    const asked = await run({}, await request({ params: { payment_id: 'pay_2', amount: 60_003, currency: 'EUR' } }));
+    if (asked.decision !== 'pending_approval') throw new Error(asked.decision);
+    const maria = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in maria) throw new Error(maria.failure);
+    const vote = { workspace: WS, approvalId: asked.approval.id, verdict: 'approve', comment: null } as const;
+    const beside = { principal: maria, changes: null, digest: asked.approval.digest };
+    const voting = (answer: () => Promise<VoteResult>) =>
+      decideApproval({ ...rig.core, store: { ...rig.core.store, vote: answer } }, rig.people, { ...vote, ...beside });
+    const approval: ApprovalRecord = {
+      ...asked.approval,
+      status: 'granted',
+      votes: [{ user: 'tom', keyId: 'key_1', verdict: 'approve', at: 0, comment: null, requirements: [0] }],
+      stopped: { at: 1, decision: 'denied_paused', reason: { code: 'paused', message: 'Paused: a look (pau_1).' } },
+    };
+    expect(await voting(async () => ({ kind: 'already_decided', approval }))).toMatchObject({
+      problem: {
+        code: 'conflict',
+        detail:
+          'The request was approved already. tom approved it at 1970-01-01T00:00:00.000Z. The call waits, and is tried again until the request expires: Paused: a look (pau_1).',
+      },
+    });
+    expect(await voting(() => Promise.reject(new StoreUnavailable('away')))).toMatchObject({
+      problem: { code: 'store_unavailable', retryAfterMs: 1_000 },
     });
   });
 

@@ -436,14 +436,43 @@ describe('resolve', () => {
     rig.loseNextAnswer();
     const approved = await rig.send('POST', `/v1/workspaces/demo/approvals/${approval.id}/approve`, {
       key: rig.keys.approver,
-      body: {},
+      body: { comment: 'seen and approved' },
     });
     expect(approved.json['effect']).toMatchObject({ decision: 'unknown_effect' });
     const path = `${EFFECTS}/${String(asked.json['effect_id'])}`;
     expect((await rig.send('POST', `${path}/resolve`, { body: { outcome: 'happened' } })).status).toBe(200);
     const receipt = await rig.send('GET', `${path}/receipt`);
     expect(receipt.json['approval']).toEqual([expect.objectContaining({ id: approval.id, by: 'maria' })]);
+    const words = await rig.send('GET', `${path}/receipt?disclosure=1&fields=approval.0.comment`);
+    expect(words.json['disclosure']).toMatchObject({ values: { 'approval.0.comment': 'seen and approved' } });
   });
+
+  it.each([
+    ['x%252Cy', 'x,y'],
+    ['x%252525', 'x%25'],
+    ['x%25252C', 'x%2C'],
+    // Of several, one that it does not commit to is enough.
+    ['target,y', 'y'],
+  ])('a field of a receipt that is asked for as %s is %s', async (asked, field) => {
+    const detail = `This receipt has no commitment to ${field}.`;
+    expect((await opened(asked)).json).toMatchObject({ status: 400, detail });
+  });
+
+  it('one param of several that are committed to together is refused, also beside what can be opened', async () => {
+    for (const fields of ['params.amount', 'target,params.amount'])
+      expect((await opened(fields)).json).toMatchObject({
+        status: 400,
+        detail: expect.stringContaining('commits to its params together'),
+      });
+    expect((await opened('target,params')).json['disclosure']).toMatchObject({
+      values: { params: { amount: expect.any(Number) } },
+    });
+  });
+
+  async function opened(fields: string) {
+    const run = await rig.send('POST', EFFECTS, { body: refund() });
+    return rig.send('GET', `${EFFECTS}/${String(run.json['effect_id'])}/receipt?disclosure=1&fields=${fields}`);
+  }
 
   it('issues a receipt whose request can be opened, without a digest: nobody saw what was sent being sent', async () => {
     rig.loseNextAnswer();

@@ -127,7 +127,7 @@ describe('the params of an effect', () => {
     const path = `${WS}/effects/${String(json['effect_id'])}/receipt?disclosure=1`;
     const open = await rig.send('GET', path);
     expect([open.status, Object.keys(open.json)]).toEqual([200, ['receipt', 'disclosure']]);
-    for (const key of ['readonly', 'auditor', 'restricted'] as const) {
+    for (const key of ['readonly', 'operator', 'runner', 'auditor', 'restricted'] as const) {
       expect((await rig.send('GET', path.replace('?disclosure=1', ''), { key: rig.keys[key] })).status).toBe(200);
       const refused = await rig.send('GET', path, { key: rig.keys[key] });
       expect([key, refused.status, refused.json['code']]).toEqual([key, 403, 'insufficient_scope']);

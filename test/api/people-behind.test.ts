@@ -213,6 +213,34 @@ it.each<[which: string, of: Partial<KeyRecord>, counts: boolean]>([
   expect(refusal !== null).toBe(counts);
 });
 
+it('only who made an administrative key of a maker is behind what that maker made', async () => {
+  const requester = { agentId: 'bot', agentOwner: null, user: 'tom', keyId: 'key_1', keyMadeBy: 'ada' };
+  const asked = { requester, workspace: WORKSPACE, createdAt: ASKED };
+  const refusal = (kind: KeyKind) => {
+    const ofAda = [keyRecord({ kind, user: 'ada', madeBy: 'maria' })];
+    const store = { keys: async (user: string | null) => (user === 'ada' ? ofAda : []) };
+    return inOneHand(store, asked, { user: 'maria', madeBy: null });
+  };
+  // With an account key nobody makes keys.
+  expect(await refusal('account')).toBeNull();
+  expect(await refusal('administrative')).toMatch(/^You made the key that asked, or one that it was made with/);
+});
+
+it.each([
+  [100, null],
+  [101, expect.stringMatching(/^Too many people have made the keys/)],
+])('behind a key %d makers are followed, and with more nobody decides', async (makers, expected) => {
+  const requester = { agentId: 'bot', agentOwner: null, user: 'tom', keyId: 'key_1', keyMadeBy: 'maker 1' };
+  const store = {
+    keys: async (user: string | null) => {
+      const next = Number(user?.split(' ')[1]) + 1;
+      return next > makers ? [] : [keyRecord({ kind: 'administrative', user, madeBy: `maker ${next}` })];
+    },
+  };
+  const asked = { requester, workspace: WORKSPACE, createdAt: ASKED };
+  expect(await inOneHand(store, asked, { user: 'maria', madeBy: null })).toEqual(expected);
+});
+
 describe('a request of nobody', () => {
   it('does not wait for approval: whoever made it could decide it', async () => {
     const before = await waiting();

@@ -50,11 +50,22 @@ describe('logs', () => {
     ['{"set-cookie":["a=secret1","b=secret2"]}', 'secret2'],
     ['{"password":"pa\\"ss"}', 'ss"'],
     ['bearer abcdefghijklmnop', 'abcdefghijklmnop'],
+    // Not a key of ours, and a secret all the same.
+    ['GET /live/socket?topic=a&api_key=of-another-gateway&b=1', 'of-another-gateway'],
+    ['x?API_KEY=of-another-gateway', 'of-another-gateway'],
     ['eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl', 'c2lnbmF0dXJl'],
     ['-----BEGIN PRIVATE KEY-----\\nMC4CAQAw\\n-----END PRIVATE KEY-----', 'MC4CAQAw'],
   ])('redacts %s', (text, secret) => {
     expect(redactSecrets(text)).not.toContain(secret);
     expect(redactSecrets(text)).toContain('[redacted]');
+  });
+
+  it.each([1, 2, 3, 4])('redacts a key that was percent-encoded %d times', (times) => {
+    const { key } = makeKey('agent');
+    let text = Array.from(key, (letter) => `%${letter.charCodeAt(0).toString(16)}`).join('');
+    for (let time = 1; time < times; time += 1) text = encodeURIComponent(text);
+    expect(redactSecrets(`/v1/${text}`)).toContain('[redacted]');
+    expect(redactSecrets(`/v1/${text}`)).not.toContain(text.slice(-30));
   });
 
   it('leaves everything else as it is', () => {

@@ -153,6 +153,91 @@ test('of a request for approval it names who may decide now, each once', async (
   expect(await decidedBy(requirement(1))).toEqual(['role lead', 'user maria', 'role boss']);
 });
 
+test('an approved call that something stops says since when, until when it is tried, and why; the way on is that of the reason', async () => {
+  const [since, until] = [ago(2 * MINUTE), ago(-MINUTE)];
+  const stopped = (code: string) =>
+    approval({ expires_at: until, summary: 'Refund 9', stopped: { at: since, code, message: `stopped: ${code}` } });
+  answers = approvals('granted', stopped('budget_exceeded'));
+  const { parts } = JSON.parse((await status('--json')).out);
+  expect(parts[4]).toMatchObject({
+    name: 'approved',
+    rows: [{ approval: 'apr_1', what: 'Refund 9', by: 'bot', since, until, why: 'stopped: budget_exceeded' }],
+    next: expect.stringContaining('svc approvals show'),
+  });
+  answers = approvals('granted', stopped('paused'));
+  expect(JSON.parse((await status('--json')).out).parts[4].next).toContain('svc resume');
+});
+
+test('a pause stands with what was refused for it lately, and with the approved calls that wait for its end alone', async () => {
+  const stopped = (code: string) => approval({ stopped: { at: ago(0), code, message: 'm' } });
+  answers = {
+    pauses: { body: { ...NOTHING, pauses: [pause(null), pause(ago(-MINUTE)), pause(ago(-MINUTE))] } },
+    'status=granted': { body: { ...NOTHING, approvals: [stopped('paused'), stopped('budget_exceeded'), approval()] } },
+    denied_paused: { body: { ...NOTHING, effects: [effect(), effect()], next_cursor: 'more' } },
+  };
+  expect(await line('pauses')).toMatch(
+    /3 in force, 1 until somebody lifts it; 2 calls or more refused for a pause in the last 15 minutes, and 1 approved that waits for its end$/,
+  );
+});
+
+test('what needs somebody first stands first: the oldest call that runs, the request that ends first', async () => {
+  answers = {
+    ...effects('state=executing', executing(MINUTE), { ...executing(3 * MINUTE), effect_id: 'eff_0' }),
+    ...approvals('pending', approval({ id: 'apr_late', expires_at: ago(-9) }), approval({ expires_at: ago(9) })),
+  };
+  const { parts } = JSON.parse((await status('--json')).out);
+  const ids = (part: number, name: string) => parts[part].rows.map((row: Record<string, string>) => row[name]);
+  expect([ids(2, 'effect'), ids(3, 'approval')]).toEqual([
+    ['eff_0', 'eff_1'],
+    ['apr_1', 'apr_late'],
+  ]);
+});
+
+test('people see five of many and how many more there are, scripts see all; a command has the id where there is one', async () => {
+  answers = approvals('pending', approval());
+  expect((await status()).out).toContain('svc approvals show apr_1, then');
+  const many = Array.from({ length: 7 }, (_, index) => approval({ id: `apr_${index}` }));
+  answers = { 'status=pending': { body: { ...NOTHING, approvals: many, next_cursor: 'more' } } };
+  const { out } = await status();
+  expect(out).toMatch(/^approvals +7 requests or more for a decision$/m);
+  expect(out.match(/apr_\d/g)).toHaveLength(5);
+  expect(out).toMatch(/^ {2}… and 2 more\n {2}svc approvals show APPROVAL, then/m);
+  expect(JSON.parse((await status('--json')).out).parts[3].rows).toHaveLength(7);
+});
+
+test('what the gateway says of itself stands there with what, since when and why', async () => {
+  const since = ago(MINUTE);
+  answers = {
+    readyz: {
+      body: { ready: true, notes: [{ part: 'upstream', message: 'payments is silent', since }] },
+    },
+  };
+  expect((await status()).out).toContain(`upstream, since ${since}\n    payments is silent\n`);
+  answers = {
+    readyz: {
+      status: 503,
+      body: { ready: false, parts: [{ part: 'store', code: 'store_full', message: 'no room' }] },
+    },
+  };
+  const { out } = await status();
+  expect(out).toMatch(/^gateway +takes no calls\n {2}store, store_full\n {4}no room$/m);
+});
+
+test('a key of another workspace is told how to name its own', async () => {
+  answers = { budgets: { status: 403, body: { code: 'wrong_workspace', detail: 'not of w' } } };
+  expect((await status()).out).toMatch(
+    /^budgets +cannot be told: .*\n {2}Name the workspace of the key with --workspace/m,
+  );
+});
+
+test('what a key may not see of several parts is said of the key, and sends nobody to the store', async () => {
+  const refused = { status: 403, body: { code: 'insufficient_scope', detail: 'no' } };
+  answers = { budgets: refused, pauses: refused };
+  const { out } = await status();
+  expect(out).toMatch(/^key +cannot be told of pauses, budgets: no/m);
+  expect(out).not.toContain('svc doctor');
+});
+
 test('of an unknown outcome it says which upstream, since when, why, and what settles it', async () => {
   const probed = { probe: '/v1/workspaces/w/effects/eff_1/probe' };
   answers = effects(
@@ -179,6 +264,9 @@ test('a budget that is used up stands with whose it is, and its money as money',
   const { out } = await status();
   expect(out).toMatch(/^ +budget .* for$/m);
   expect(out).toMatch(/^ +b +exhausted .*€10\.50.* \["bot","EUR"\]$/m);
+  // What is held is said apart, and what becomes of it.
+  expect(JSON.parse((await status('--json')).out).parts[7].rows).toMatchObject([{ left: 0, held: 0, of: 1_050 }]);
+  expect(out).toContain('given back when they do not');
 });
 
 test('what keeps one part from being told stands at that part', async () => {

@@ -174,6 +174,16 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       });
     });
 
+    it('tells no figure of a budget that others use as well, but to people', async () => {
+      await dispatched(at.store, spend(100, 45, { sharing: 'shared' }));
+      const refused = await at.store.admit(admitRequest(spend(100, 60, { sharing: 'shared' })));
+      expect(refused).toMatchObject({
+        decision: 'denied_budget',
+        reason: { code: 'budget_exceeded', message: 'Budget payments/daily does not have 60 EUR-cent left.' },
+        budgets: [{ limit: 100, held: 45 }],
+      });
+    });
+
     it('names the param that should have been the amount', async () => {
       expect(await at.store.admit(admitRequest(spend(100, null, { amountFrom: 'params.amount' })))).toMatchObject({
         reason: {

@@ -8,6 +8,7 @@ import {
   FAILED,
   permit,
   settleRequest,
+  voteRequest,
   WORKSPACE,
 } from './requests.ts';
 
@@ -63,8 +64,44 @@ export function describeErasure(open: OpenStore, capabilities: Capabilities): vo
       expect((await at.store.effect(WORKSPACE, waits.effect.id))?.sealed).toEqual(expect.any(String));
     });
 
+    it('forgets what a refusal said of the params, and of the state that the upstream showed', async () => {
+      const { effect } = await dispatched(at.store);
+      const reason = { code: 'state_drift', message: 'The live state is not what was assumed: iban.' } as const;
+      const mismatches = [{ field: 'iban', assumed: 'DE1', current: 'DE2' }];
+      await at.store.settle(settleRequest(effect, { kind: 'denied', decision: 'denied_claim', reason, mismatches }));
+      expect(await erase(effect.id)).toEqual({ kind: 'erased' });
+      const drifted = await at.store.effect(WORKSPACE, effect.id);
+      expect(drifted).toMatchObject({ sealed: null, life: { state: 'denied', reason, mismatches: [] } });
+
+      const told = { code: 'rule_denied', message: 'No refund of 900 to Eve.', rule: 'p/cap' } as const;
+      const verdict = { kind: 'deny', decision: 'denied_policy', reason: told, trace: permit().trace } as const;
+      const refused = await at.store.admit(admitRequest({ verdict }));
+      if (refused.kind !== 'refused') throw new Error(refused.kind);
+      expect(await erase(refused.effectId)).toEqual({ kind: 'erased' });
+      const denied = await at.store.effect(WORKSPACE, refused.effectId);
+      expect(denied?.life).toMatchObject({ reason: { ...told, message: 'The rule p/cap refuses this call.' } });
+      for (const id of [effect.id, refused.effectId]) expect(await erase(id)).toEqual({ kind: 'unchanged' });
+    });
+
+    it('leaves the receipt to whoever asks again with the same key, and what people wrote when they decided', async () => {
+      const request = { verdict: permit([], [approvalBy()]), idempotencyKey: 'erased' };
+      const waits = await at.store.admit(admitRequest(request));
+      if (waits.kind !== 'pending') throw new Error(waits.kind);
+      await at.store.vote(voteRequest(waits.approval, { comment: 'called the customer' }));
+      const { effect } = await dispatched(at.store, request);
+      await at.store.settle(settleRequest(effect, committed('a.b.c', 'rcp_9')));
+      const approval = await at.store.approval(WORKSPACE, waits.approval.id);
+      expect(approval?.votes).toMatchObject([{ comment: 'called the customer' }]);
+      expect(await erase(effect.id)).toEqual({ kind: 'erased' });
+      expect(await at.store.admit(admitRequest(request))).toMatchObject({
+        kind: 'existing',
+        effect: { id: effect.id, life: { state: 'committed', receipt: { id: 'rcp_9', jws: 'a.b.c' } } },
+      });
+      expect(await at.store.approval(WORKSPACE, waits.approval.id)).toEqual(approval);
+    });
+
     it('forgets the params of a call that was refused', async () => {
-      const reason = { code: 'rule_denied', message: '-' } as const;
+      const reason = { code: 'no_rule_allows', message: '-' } as const;
       const verdict = { kind: 'deny', decision: 'denied_policy', reason, trace: permit().trace } as const;
       const refused = await at.store.admit(admitRequest({ verdict }));
       if (refused.kind !== 'refused') throw new Error(refused.kind);

@@ -273,6 +273,16 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await take(OTHER)).toMatchObject({ kind: 'made' });
     });
 
+    it('keep others out for every call of their agent on the target, also one whose rules ask for no claim', async () => {
+      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]), action: { target: CLAIM.target } });
+      const beside = await dispatched(at.store, { action: { target: CLAIM.target } });
+      await at.store.settle(settleRequest(effect, committed()));
+      const other = { actor: OTHER, action: { target: CLAIM.target } };
+      expect(await at.store.admit(admitRequest(other))).toMatchObject({ decision: 'denied_claim' });
+      await at.store.settle(settleRequest(beside.effect, committed()));
+      await dispatched(at.store, other);
+    });
+
     at.timed('are left alone by a call that had the target before them', async () => {
       const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
       await at.store.settle(settleRequest(effect, UNKNOWN));

@@ -9,7 +9,7 @@ import { renderOutcome } from '../../src/effects/run/render.ts';
 import { outcomeFor, outcomeOfAdmission, outcomeOfRecord } from '../../src/effects/run/to-outcome.ts';
 import { effectToWire, happenedTo } from '../../src/effects/wire/effect.ts';
 import { obligationToWire, previewToWire } from '../../src/effects/wire/preview.ts';
-import { withoutContent } from '../../src/effects/wire/withheld.ts';
+import { withoutContent } from '../../src/effects/model/without-content.ts';
 import { admitRequest, approvalBy, budgetOf, rateOf } from '../contract/requests.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { APPROVAL as WAITING, EFFECT } from './records.ts';

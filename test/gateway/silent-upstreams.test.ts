@@ -40,3 +40,17 @@ test('a silence is told of until an hour after its last call, however long ago i
     vi.useRealTimers();
   }
 });
+
+test('a silence ends with an answer, and what another upstream says ends none', () => {
+  const silent = new SilentUpstreams(() => undefined);
+  const told = () => silent.notes(Date.now()).map(({ message }) => /calls of (\w+)/.exec(message)?.[1]);
+  for (const upstream of ['payments', 'desk'])
+    for (let calls = 0; calls < 3; calls += 1) silent.heard(upstream, 'timeout');
+  silent.heard('mail', null);
+  expect(told()).toEqual(['payments', 'desk']);
+  silent.heard('payments', null);
+  expect(told()).toEqual(['desk']);
+  // It begins anew: two calls are none yet.
+  for (let calls = 0; calls < 2; calls += 1) silent.heard('payments', 'timeout');
+  expect(told()).toEqual(['desk']);
+});

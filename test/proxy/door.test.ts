@@ -282,6 +282,24 @@ describe('headers', () => {
     expect(streamed).toMatchObject({ headers: { sent: { 'accept-encoding': 'gzip', 'x-tenant': 'blue' } } });
   });
 
+  test('an Authorization of the caller’s own goes on where the gateway has no credentials for the upstream, and only there', () => {
+    const from = { authorization: 'Bearer of-the-caller' };
+    expect(forward({}, { arrived: from })).toMatchObject({ apart: { authorization: 'Bearer of-the-caller' } });
+    const credentials = { header: 'x-api-key', value: 'of the gateway' };
+    expect(forward({}, { arrived: from, credentials })).toMatchObject({ kind: 'headers' });
+    expect(forward({}, { arrived: from, credentials })).not.toHaveProperty('apart.authorization');
+  });
+
+  test.each([
+    [false, 'http'],
+    [true, 'https'],
+  ])('over TLS: %s, {proto} is %s', (isEncrypted, proto) => {
+    const rules = { set: { 'x-seen-proto': '{proto}' } };
+    expect(forward({}, { rules, socket: isEncrypted ? new TLSSocket(new Socket()) : new Socket() })).toMatchObject({
+      headers: { sent: { 'x-seen-proto': proto } },
+    });
+  });
+
   test('a tool cannot name what may never go on, and no rule can forward it', () => {
     const names = Object.keys(plain).filter((name) => isNeverSent(name));
     expect(names.length).toBeGreaterThan(8);
@@ -522,10 +540,12 @@ describe('headers', () => {
       origin: () => 'https://gateway.test',
     };
     expect(returnedHeaders({ link }, { ...options, foreignLinks: 'hide' })).toEqual(expected);
-    // Nothing is put aside, nor lost, where the route passes what leads elsewhere.
+    // A route that lets them pass has each in its place.
     const passed = returnedHeaders({ link }, { ...options, foreignLinks: 'pass' });
-    expect(Object.keys(passed)).toEqual(['link']);
-    if (link.includes('http://elsewhere')) expect(passed['link']).toContain('http://elsewhere');
+    expect([Object.keys(passed), passed['link']]).toEqual([
+      ['link'],
+      expect.stringContaining(link.includes('elsewhere') ? 'http://elsewhere' : 'https://gateway.test/shop'),
+    ]);
   });
 
   test('of a header that comes several times all goes back, each byte as it came', () => {

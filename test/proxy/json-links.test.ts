@@ -155,6 +155,7 @@ it.each([
   ['Application/JSON;x', true],
   ['text/json', true],
   ['application/json-seq', false],
+  ['text/html', false],
   ['application/x-ndjson', false],
   ['text/event-stream', false],
   [undefined, false],
@@ -192,4 +193,11 @@ it('a stream whose links cannot be read fails, and passes on nothing of what can
   stream.end('"next":http://elsewhere}');
   await expect(finished(stream)).rejects.toThrow(LinksUnreadable);
   expect(Buffer.concat(passed).toString()).toBe('{"a":1,');
+});
+
+it('links lead back over TLS where the request came over TLS', () => {
+  const socket = Object.assign(new Socket(), { encrypted: true });
+  const request = new IncomingMessage(socket);
+  request.headers.host = 'gateway:8443';
+  expect(originOfRequest(request, 'http://localhost:8080')).toBe('https://gateway:8443');
 });

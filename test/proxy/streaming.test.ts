@@ -18,7 +18,15 @@ afterEach(async () => {
 /** Passes reads on to a server that answers by hand. */
 async function startPassing(
   answer: (socket: Socket, request: string) => void,
-  { links = [], at = null }: { links?: StreamedRead['links']; at?: { url: string; tls: UpstreamTls } | null } = {},
+  {
+    links = [],
+    at = null,
+    observed = null,
+    style = { errorFormat: 'problem', finalStatus: null },
+  }: Partial<Pick<StreamedRead, 'links' | 'style'>> & {
+    at?: { url: string; tls: UpstreamTls } | null;
+    observed?: StreamedRead['passed']['observed'];
+  } = {},
 ) {
   const sockets = new Set<Socket>();
   const upstream = createServer((socket) => {
@@ -48,7 +56,7 @@ async function startPassing(
       origin: () => 'http://gateway',
       foreignLinks: 'hide',
       links,
-      style: { errorFormat: 'problem', finalStatus: null },
+      style,
       passed: {
         workspace: 'demo',
         agentId: 'bot',
@@ -57,7 +65,7 @@ async function startPassing(
         upstream: 'x',
         rule: null,
         policyVersion: '',
-        observed: null,
+        observed,
       },
       live: {
         key: '',
@@ -130,6 +138,53 @@ test('announcements before an answer are not taken for it', async () => {
   );
   const answer = await fetch(url);
   expect([answer.status, await answer.text(), recorded]).toEqual([200, 'ok', [200]]);
+});
+
+test('an upstream that only announces is given up after 32 times', async () => {
+  const { url, recorded } = await startPassing((socket, request) => {
+    const times = Number(/\/(\d+)/.exec(request)?.[1]);
+    socket.write(`${'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(times)}HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok`);
+  });
+  const statuses: number[] = [];
+  for (const times of [32, 33]) {
+    const answer = await fetch(`${url}/${times}`);
+    statuses.push(answer.status);
+    await answer.text();
+  }
+  expect([statuses, recorded]).toEqual([
+    [200, 502],
+    [200, null],
+  ]);
+});
+
+test('a read that policy would have stopped says so, also where it was not answered', async () => {
+  const { url } = await startPassing(
+    (socket, request) =>
+      request.includes('/gone') ? socket.destroy() : socket.write('HTTP/1.1 404 Gone\r\ncontent-length: 0\r\n\r\n'),
+    { observed: { would: 'denied_policy', rule: 'p/r', example: 'GET /here' } },
+  );
+  const said = async (path: string) => {
+    const { status, headers } = await fetch(`${url}${path}`);
+    return [status, headers.get('svc-decision'), headers.get('svc-observed')];
+  };
+  expect(await said('/here')).toEqual([404, 'failed', 'denied_policy']);
+  expect(await said('/gone')).toEqual([502, 'failed', 'denied_policy']);
+});
+
+test.each([
+  ['problem', 502],
+  // A library that repeats by the status alone is to repeat a read.
+  ['github', 502],
+  ['slack', 200],
+] as const)('a read that was not answered may be repeated, in the words of %s', async (errorFormat, status) => {
+  const { url } = await startPassing((socket) => socket.destroy(), { style: { errorFormat, finalStatus: 422 } });
+  const answer = await fetch(url);
+  expect([answer.status, answer.headers.get('x-should-retry'), answer.headers.get('stripe-should-retry')]).toEqual([
+    status,
+    'true',
+    'true',
+  ]);
+  expect(await answer.json()).toMatchObject({ did_it_happen: 'no', safe_to_retry: true, next: 'retry' });
 });
 
 test('an answer without a body has none, whatever length it names, also where links are looked for', async () => {

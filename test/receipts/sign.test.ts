@@ -27,12 +27,12 @@ afterEach(() => bench.close());
 
 const keySet = () => signer.jwks() as unknown as JSONWebKeySet;
 
-const vote = (user: string, verdict: 'approve' | 'reject', comment: string | null) => ({
+const vote = (user: string, verdict: 'approve' | 'reject', comment: string | null, day = 6) => ({
   user,
   verdict,
   comment,
   keyId: 'key_2',
-  at: Date.UTC(2026, 4, 6),
+  at: Date.UTC(2026, 4, day),
   requirements: [0],
 });
 const APPROVED: ApprovalRecord = {
@@ -47,7 +47,7 @@ const APPROVED: ApprovalRecord = {
   votes: [
     vote('maria', 'approve', 'fine by canary'),
     vote('zoe', 'reject', null),
-    vote('tom', 'approve', null),
+    vote('tom', 'approve', null, 7),
     vote('ada', 'approve', 'fine by canary'),
   ],
   status: 'used',
@@ -122,11 +122,30 @@ describe('a receipt', () => {
       generation: 2,
       actor: { ...actor, keyKind: 'profile', user: 'ops', via: 'mcp' },
     } as const;
-    const { jws } = signer.issue({ ...input, effect, ledger: { epoch: 4, seq: 17 } });
-    expect(receiptView(jws)).toMatchObject({
+    const { id, jws } = signer.issue({ ...input, effect, ledger: { epoch: 4, seq: 17 } });
+    const view = receiptView(jws);
+    expect(view).toMatchObject({
       actor: { agent_id: actor.agentId, key_id: actor.keyId, key_kind: 'profile', user: 'ops', via: 'mcp' },
       effect: { attempt: 3, decision: 'committed' },
       ledger: { epoch: 4, seq: 17 },
+    });
+    // The key that the upstream got is that of the generation, and the attempts of one have it in common.
+    const { evidence, settledBy, result } = input;
+    const life = { state: 'committed', at: 1, settledBy, evidence, receipt: { id, jws }, result } as const;
+    const settled = { ...effect, life: { ...life, accepted: false, responseTruncated: false } };
+    const disclosure = disclosureOf(settled, input.sealed!, view, null);
+    expect(disclosure.values).toMatchObject({ request: { upstream_key: `${effect.id}.2` } });
+    expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure }).verdict).toBe('VALID');
+  });
+
+  it('has every unit of a pool that was held', () => {
+    const input = receiptInput();
+    const uses = [
+      { pool: 'gpu', units: 3 },
+      { pool: 'seats', units: 1 },
+    ];
+    expect(receiptView(signer.issue({ ...input, effect: { ...input.effect, uses } }).jws)).toMatchObject({
+      reservations: uses,
     });
   });
 
@@ -138,6 +157,23 @@ describe('a receipt', () => {
         durability,
         svc: { version: '9.9.9', node: '20.0.0' },
       });
+  });
+
+  it('says what the store is when it is issued, not what it was when the gateway started', async () => {
+    const options = bench.options();
+    const store = { installId: '', durability: 'local' };
+    const late = await openSigner({
+      ...options,
+      store: {
+        get installId() {
+          return store.installId;
+        },
+        health: () => ({ durability: store.durability }),
+      },
+    });
+    Object.assign(store, { installId: 'inst_2', durability: 'replica' });
+    const view = receiptView(late.issue(receiptInput()).jws);
+    expect(view).toMatchObject({ iss: 'urn:svc-gateway:inst_2', durability: 'replica' });
   });
 
   it('commits to each value under the salt of its field', () => {
@@ -228,7 +264,7 @@ describe('a receipt', () => {
     const committed = expect.stringMatching(/^sc1:/);
     expect(view['approval']).toEqual([
       { id: 'apr_1', by: 'maria', at, params, comment: committed },
-      { id: 'apr_1', by: 'tom', at, params },
+      { id: 'apr_1', by: 'tom', at: '2026-05-07T00:00:00.000Z', params },
       { id: 'apr_1', by: 'ada', at, params, comment: committed },
     ]);
     expect(JSON.stringify(view)).not.toContain('canary');

@@ -375,6 +375,8 @@ describe('any change', () => {
     }
     const { iat: _, ...without } = view;
     expect(failing(JSON.stringify(without))).toEqual(['view']);
+    const told = check(JSON.stringify(without)).checks.find((one) => one.name === 'view')?.detail;
+    expect(told).toContain('"iat"');
   });
 
   it('shown in a report never writes to the terminal', () => {

@@ -298,6 +298,26 @@ describe('after a restore', () => {
     });
   });
 
+  it('a key that a caller sent is no generation of another, whatever it ends with', async () => {
+    const commit = async (store: EffectStore, idempotencyKey: string): Promise<string> => {
+      const { effect } = await dispatched(store, { idempotencyKey });
+      await store.settle(settleRequest(effect, committed()));
+      return effect.id;
+    };
+    const { store, made } = await restore(
+      (before) => commit(before, 'order'),
+      async (since) => {
+        await commit(since, 'order.2');
+        await commit(since, 'invoice.2');
+      },
+    );
+    expect(await store.admit(admitRequest({ idempotencyKey: 'order' }))).toMatchObject({
+      kind: 'existing',
+      effect: { id: made, idempotencyKey: 'order' },
+    });
+    expect(await store.admit(admitRequest({ idempotencyKey: 'invoice' }))).toMatchObject({ kind: 'dispatch' });
+  });
+
   it('what was committed since and has aged keeps its key by its receipt, and what it was asked for is not asked again', async () => {
     const { store, carried, made } = await restore(
       (replaced) => waiting(replaced, { idempotencyKey: 'asked' }),

@@ -125,6 +125,20 @@ test('a proposal of files takes the place of the one before, and of none of a pe
   expect(Object.fromEntries(ended)).toEqual({ person: 'open', old: 'withdrawn', new: 'open' });
 });
 
+test('what was in force keeps its seal when somebody proposes it again, and what is only proposed gets none', async () => {
+  const { files, policyBundle, putPolicyProposal } = policies();
+  for (const version of ['v1', 'v2']) await files(version);
+  for (const [version, seal] of [
+    ['v1', 'of v1'],
+    ['v3', ''],
+  ] as const) {
+    const bundle = { version, seal: '', parts: [`${version} one`, `${version} two`] };
+    const of = proposal(`p of ${version}`, { version, from: 'v2' });
+    expect(await putPolicyProposal({ proposal: of, before: null, bundle, actor: MARIA })).toBe('put');
+    expect(await policyBundle(version)).toEqual({ ...bundle, seal });
+  }
+});
+
 test('of a hundred and one versions the first is not in the history any more', async () => {
   const { activate, versions } = policies();
   for (let n = 0; n <= 100; n += 1) await activate(`v${n}`);
@@ -196,6 +210,14 @@ test.each([
   expect(await store.sums('demo', 10)).toMatchObject([{ spent: 7 }]);
   expect(await define('v5', { ...daily, ...next, reset: true })).toEqual({ kind: 'active', version: 'v5' });
   expect((await store.sums('demo', 10)).filter(({ spent }) => spent > 0)).toEqual([]);
+  // Whoever adds up the ledger begins anew there.
+  const ledger = await store.ledger({ workspace: 'demo', about: null, order: 'down', after: null, limit: 1 });
+  expect(JSON.parse(ledger[0]?.text ?? '')).toEqual([
+    'budget.reset',
+    'gateway',
+    'policy',
+    { budgets: ['daily'], policy_version: 'v5' },
+  ]);
 });
 
 test('a proposal is open for a day, and ends where other policies come in force than it was made beside', () => {

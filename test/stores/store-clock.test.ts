@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs';
 import { afterEach, expect, it, vi } from 'vitest';
-import { countFrom, createStoreClock } from '../../src/stores/embedded/clock.ts';
+import { beginningOf, countFrom, createStoreClock } from '../../src/stores/embedded/clock.ts';
 import { createStoreTime } from '../../src/stores/redis/store-time.ts';
 import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
@@ -45,6 +45,36 @@ it('a clock that is set forward or back is come nearer to by a twentieth of the 
   pass(-2 * HOUR, ['wall']);
   pass(1_000, ['wall', 'up', 'process']);
   expect(clock.now()).toBe(START + 2_000);
+});
+
+it('a clock that is further ahead than is believed is not come nearer to, until it is set right', () => {
+  const clock = clockOf();
+  pass(8 * 24 * HOUR, ['wall']);
+  for (let seconds = 1; seconds <= 3; seconds += 1) {
+    pass(1_000, ['wall', 'up', 'process']);
+    expect(clock.now()).toBe(START + seconds * 1_000);
+    expect(clock.ahead()).toBeGreaterThan(7 * 24 * HOUR);
+  }
+  pass(-8 * 24 * HOUR, ['wall']);
+  pass(1_000, ['wall', 'up', 'process']);
+  expect([clock.now(), clock.ahead()]).toEqual([START + 4_000, 0]);
+});
+
+it.each([
+  ['as the clock says, after the machine was off', null, 2 * HOUR, START + 2 * HOUR],
+  ['as the machine counted while it stayed up, whatever the clock says', START + HOUR, 2 * HOUR, START + HOUR],
+  ['as on record, where the clock is behind', null, -HOUR, START],
+  ['as on record, where it counted less', START - HOUR, 2 * HOUR, START],
+  ['up to the bound', null, 3 * HOUR, START + 3 * HOUR],
+  ['not beyond the bound', null, 3 * HOUR + 1, null],
+  ['not beyond the bound, from what it counted on', START + HOUR, 4 * HOUR + 1, null],
+  ['up to the bound, from what it counted on', START + HOUR, 4 * HOUR, START + HOUR],
+])('a start takes it to be as late %s', (_, counted, wall, time) => {
+  clockOf();
+  pass(wall, ['wall']);
+  expect(beginningOf(START, counted, 3 * HOUR)).toMatchObject(
+    time === null ? { kind: 'ahead' } : { kind: 'believed', time },
+  );
 });
 
 it('a machine that was restored from an earlier snapshot has counted nothing since', () => {

@@ -206,6 +206,7 @@ describe('what servers read in different ways is refused, with its place', () =>
     ['no last boundary', part(field).replace('--b--', ''), ''],
     ['half of the last boundary', part(field).replace('--b--\r\n', '--b-'), ''],
     ['something behind the last boundary', `${part(field)}more`, ''],
+    ['half of its last line end', part(field).slice(0, -1), ''],
     ['two bytes in place of its last line end', `${part(field).slice(0, -2)}xx`, ''],
     ['another body behind it', `${part(field)}${part(disposition('name="c"'))}`, ''],
     ['a name twice', lines('--b', field, '', '1', '--b', field, '', '2', '--b--', ''), '/a'],

@@ -5,7 +5,7 @@ import { ledgerEventToWire } from '../model/ledger.ts';
 import { currencyOf, currencyOfBucket, moneyField } from '../model/money.ts';
 import { effectToWire } from './effect.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
-import { withoutContent } from './withheld.ts';
+import { withoutContent } from '../model/without-content.ts';
 
 export function exportLine(item: ExportItem, request: ExportRequest, context: ExportContext): string {
   return request.form === 'csv'

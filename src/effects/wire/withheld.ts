@@ -2,6 +2,7 @@ import type { ApprovalRecord } from '../model/approval.ts';
 import type { Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { Principal, Scope } from '../model/principal.ts';
+import { plainReason, withoutContent } from '../model/without-content.ts';
 import type { Standing } from '../run/standing.ts';
 
 /** With the first a profile key reads what calls carried; with the others because it makes such calls, or decides on them. */
@@ -30,23 +31,6 @@ export function effectFor(principal: Principal, effect: EffectRecord): EffectRec
   return withheldBecause(principal, effect.action.tool) === null ? effect : withoutContent(effect);
 }
 
-/** An effect without its answer, without values of the live state, and without texts that rules made of its params. */
-export function withoutContent(effect: EffectRecord): EffectRecord {
-  const { life } = effect;
-  switch (life.state) {
-    case 'committed':
-    case 'failed':
-      return life.result === null ? effect : { ...effect, life: { ...life, result: null } };
-    case 'denied':
-      return { ...effect, life: { ...life, reason: plainReason(life.reason), mismatches: [] } };
-    case 'pending_approval':
-    case 'rejected':
-    case 'executing':
-    case 'unknown':
-      return effect;
-  }
-}
-
 /** A request for approval as a key may see it: what rules made of params for people is not for everybody. */
 export function approvalFor(principal: Principal, approval: ApprovalRecord): ApprovalRecord {
   if (withheldBecause(principal, approval.tool) === null) return approval;
@@ -66,10 +50,4 @@ export function standingFor(principal: Principal, { tool }: ApprovalRecord, stan
 /** Why a call of a tool is not sent, as a key may read it. */
 export function reasonFor(principal: Principal, tool: string, reason: Reason): Reason {
   return withheldBecause(principal, tool) === null ? reason : plainReason(reason);
-}
-
-function plainReason(reason: Reason): Reason {
-  const { code, rule } = reason;
-  if (rule === undefined || (code !== 'rule_denied' && code !== 'policy_paused')) return reason;
-  return { ...reason, message: `The rule ${rule} ${code === 'rule_denied' ? 'refuses' : 'pauses'} this call.` };
 }
