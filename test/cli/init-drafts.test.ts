@@ -1,5 +1,16 @@
-import { describe, expect, test } from 'vitest';
+import { createServer } from 'node:http';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
 import type { JsonObject } from '../../src/json/value.ts';
+import { gatewayFile, policyFile } from '../../packages/init/src/files.ts';
+import { type McpServer, mcpGatewayFile, mcpPolicyFile } from '../../packages/init/src/mcp-server-files.ts';
+import { findDocument, readDocument } from '../../packages/init/src/openapi/read-document.ts';
+import { choose, draftFrom, sourceOf, tagsOf } from '../../packages/init/src/source.ts';
+import { groupOf } from '../../packages/init/src/tool-groups.ts';
 import type { ApiDocument } from '../../packages/init/src/openapi/document.ts';
 import { draftTools } from '../../packages/init/src/openapi/draft.ts';
 import { operationsOf, serverOf } from '../../packages/init/src/openapi/operations.ts';
@@ -363,5 +374,381 @@ describe('paths beside each other', () => {
     expect(one?.schema).toMatchObject({ properties: { id: { not: { enum: ['me'] } } } });
     const [both] = drafted({ '/{a}/{b}': get(), '/users/me': get() }).tools;
     expect(JSON.stringify(both?.schema)).not.toContain('not');
+  });
+});
+
+const HEAD = { workspace: 'default', agent: 'shop-bot', folder: '.', launcher: 'npx svc' };
+const SHOP = { id: 'shop', url: 'https://api.shop.test' };
+
+/** The two files for these paths, as text and as what they say. */
+function filesOf(paths: object, upstreams = [SHOP]) {
+  const choices = { ...HEAD, upstreams, diff: null };
+  const draft = drafted(paths);
+  const [gateway, policy] = [gatewayFile(choices, draft, 'schema'), policyFile(choices, draft, 'schema')];
+  return { gateway, policy, said: parse(gateway), rules: parse(policy).rules };
+}
+
+describe('the configuration that is written', () => {
+  const path = (name: string, more: object = {}) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+    ...more,
+  });
+  const slashes = { description: 'The URL-encoded path' };
+
+  test('has a rule for each tool: writes may be repeated without a key, and slashes are where the path has them', () => {
+    const { said } = filesOf({
+      '/orders/{id}': get(path('id')),
+      '/orders': post({ type: 'object' }),
+      '/files/{file}': get(path('file', slashes)),
+      '/files/{file}/raw': get(path('file', slashes)),
+    });
+    expect(said.routes[0].rules).toEqual([
+      { match: 'GET /orders/:id', tool: 'shop.get_orders' },
+      { match: 'POST /orders', tool: 'shop.post_orders', idempotency: 'none' },
+      { match: 'GET /files/*file', tool: 'shop.get_files' },
+      { match: 'GET /files/:file/raw', tool: 'shop.get_files_raw', encoded_slashes: ['file'] },
+    ]);
+  });
+
+  test('names what a call acts on by the last param of its path, and the word before it', () => {
+    const { said } = filesOf({
+      '/orders/{id}/lines': get(path('id')),
+      '/shops/{shop}/orders/{id}': get(path('shop'), path('id')),
+      '/files/{file}': get(path('file', slashes)),
+      '/orders': get(),
+    });
+    expect(said.tools.map(({ target }: { target?: string }) => target)).toEqual([
+      'orders:{id}',
+      'orders:{id}',
+      'files:{file}',
+      undefined,
+    ]);
+  });
+
+  test('holds back nothing that an agent does today, and would hold back what is grave', () => {
+    const { rules } = filesOf({
+      '/orders': post({ type: 'object' }),
+      '/tokens': post({ type: 'object' }),
+      '/refunds': post({ type: 'object' }),
+    });
+    const byId = new Map<string, JsonObject>(rules.map((rule: { id: string }) => [rule.id, rule]));
+    expect([...byId.keys()]).toEqual([
+      'reads',
+      'writes-medium',
+      'writes-high',
+      'writes-critical',
+      'write-rate',
+      'grave-writes',
+    ]);
+    expect(byId.get('writes-high')).toMatchObject({
+      effect: 'allow',
+      match: { agents: { id: ['shop-bot'] }, kinds: ['write'], tools: ['shop.post_tokens'] },
+    });
+    expect(byId.get('grave-writes')).toMatchObject({
+      effect: 'require_approval',
+      mode: 'shadow',
+      match: { tools: ['shop.post_tokens', 'shop.post_refunds'] },
+    });
+  });
+
+  test('lets an agent write though the document declares no write, and asks nobody about it', () => {
+    const { rules } = filesOf({ '/orders': get() });
+    expect(rules.map(({ id }: { id: string }) => id)).toEqual(['reads', 'writes', 'write-rate']);
+    expect(rules[1]).toMatchObject({ effect: 'allow', match: { agents: { id: ['shop-bot'] }, kinds: ['write'] } });
+  });
+
+  test('proposes a probe where a read shows all that was put, and nothing that it could not compare', () => {
+    const id = path('id');
+    const proposed = (...names: readonly string[]) => {
+      const properties = Object.fromEntries(names.map((name) => [name, { type: 'string' }]));
+      const put = post({ type: 'object', required: names, properties }).post;
+      return / {4}# probe: /.test(filesOf({ '/notes/{id}': { parameters: [id], ...get(), put } }).gateway);
+    };
+    const eight = Array.from({ length: 8 }, (_, n) => `m${n}`);
+    expect([proposed(...eight), proposed(...eight, 'm8')]).toEqual([true, false]);
+    expect([proposed('http_status'), proposed('text', 'idempotency_key'), proposed('a-b')]).toEqual([
+      false,
+      false,
+      false,
+    ]);
+  });
+
+  test('names the operations that are left out, up to two thousand', () => {
+    const of = (count: number) => {
+      const paths = Object.fromEntries(Array.from({ length: count }, (_, n) => [`/a b${n}`, get()]));
+      return filesOf({ ...paths, '/ok': get() })
+        .gateway.split('\n')
+        .slice(-3, -1);
+    };
+    expect(of(2_000)[1]).toMatch(/^# {3}GET \/a b1999: /);
+    expect(of(2_003)).toEqual([of(2_000)[1], '#   and 3 more']);
+  });
+
+  test.each([
+    ['https://api.openai.com', [503]],
+    ['https://api.anthropic.com', [503, 529]],
+    ['https://api.shop.test', [503]],
+  ])('knows of %s what says "not now"', (url, failed) => {
+    const responses = { ...DONE, 503: { description: 'Overloaded' } };
+    const op = { ...post({ type: 'object' }, { responses }), get: { responses } };
+    const { said } = filesOf({ '/x': op }, [{ id: 'shop', url }]);
+    expect(said.tools.map(({ outcomes }: { outcomes?: object }) => outcomes)).toEqual([undefined, { failed }]);
+  });
+
+  test('says once how a credential is put on, and what compares it with a new document only where there is one', () => {
+    const { gateway } = filesOf({ '/x': get() }, [SHOP, { id: 'files', url: 'https://files.shop.test' }]);
+    expect(gateway.match(/# credentials: /g)).toHaveLength(1);
+    expect(gateway).not.toContain('What a new version of the document changes');
+    expect(parse(gateway).routes.map(({ rules }: { rules: readonly object[] }) => rules.length)).toEqual([1, 0]);
+  });
+});
+
+describe('the files for an MCP server', () => {
+  const program = (...command: readonly string[]): McpServer => ({ kind: 'program', command, env: ['PATH'] });
+  const choices = (server: McpServer) => ({ ...HEAD, upstream: 'crm', server });
+  const tools = [
+    { name: 'get_note', annotations: { readOnlyHint: true } },
+    { name: 'press_button', title: 'Press it', annotations: { destructiveHint: false } },
+    { name: 'list_notes' },
+    { name: 'delete_note' },
+    { name: 'drop_table' },
+  ].map((tool) => groupOf(JSON.parse(JSON.stringify(tool))));
+
+  test.each([
+    [['npx', '-y', 'server'], true],
+    [['/usr/local/bin/uvx', 'server'], true],
+    [['bunx', 'server'], true],
+    [['pnpx', 'server'], true],
+    [['node', 'npx'], false],
+    [['my-npx'], false],
+  ])('say of %j whether another version may come tomorrow', (command, isSaid) => {
+    const text = mcpGatewayFile(choices(program(...command)), tools, [], 'schema');
+    expect(text.includes('may be a newer one tomorrow')).toBe(isSaid);
+    expect(parse(text).upstreams[0].mcp).toMatchObject({ command, env: ['PATH'], pins: './mcp/crm.lock.json' });
+  });
+
+  test('say how a key is put on where none was named, and where its variable has to be set', () => {
+    const text = (credential: { header: string; variable: string } | null) =>
+      mcpGatewayFile(choices({ kind: 'address', url: 'https://crm.test/mcp', credential }), tools, [], 'schema');
+    expect(text(null)).toMatch(/# credentials: \{ header: authorization, file: "\.\/data\/mcp-credential" \}/);
+    const named = text({ header: 'authorization', variable: 'CRM_KEY' });
+    expect(named).toContain('The variable has to be set where the gateway is started');
+    expect(named).not.toContain('mcp-credential');
+  });
+
+  test('say of each tool what it was taken for', () => {
+    const text = mcpGatewayFile(choices(program('node')), tools, [{ name: 'a b', why: 'no name' }], 'schema');
+    expect(parse(text).upstreams[0].mcp.tools).toEqual([
+      { name: 'get_note', kind: 'read' },
+      { name: 'press_button', risk: 'medium', repeat_window: '0s' },
+      { name: 'list_notes', risk: 'low', is_error: 'failed' },
+      { name: 'delete_note', risk: 'high' },
+      { name: 'drop_table', risk: 'high' },
+    ]);
+    expect(text).toMatch(/# -- 1 that only reads: never held back as a repetition$/m);
+    expect(text).toContain('#   a b: no name');
+  });
+
+  test('ask a person about what may destroy something, and say what the server calls a tool', () => {
+    const text = mcpPolicyFile(choices(program('node')), tools, 'schema');
+    const [reads, writes, destructive] = parse(text).rules;
+    expect(reads).toMatchObject({ id: 'reads', effect: 'allow', match: { tools: ['crm.get_note'] } });
+    expect(writes).toMatchObject({
+      effect: 'allow',
+      match: { agents: { id: ['shop-bot'] }, tools: ['crm.press_button', 'crm.list_notes'] },
+    });
+    expect(destructive).toMatchObject({
+      effect: 'require_approval',
+      match: { agents: { id: ['shop-bot'] }, tools: ['crm.delete_note', 'crm.drop_table'] },
+      approval: { approvers: { roles: ['approver'] }, quorum: 1 },
+    });
+    expect(text).toContain('- "crm.press_button"   # Press it\n');
+  });
+});
+
+describe('operations are chosen', () => {
+  const paths = {
+    '/orders': { get: { tags: ['b'], operationId: 'list', responses: DONE }, ...post({}, { tags: ['a', 'b', 'b'] }) },
+    '/notes': get(),
+  };
+  const operations = operationsOf(documentOf({ servers: [{ url: 'https://api.shop.test/v1' }], paths }));
+  const chosen = (include: readonly string[], exclude: readonly string[] = []) =>
+    choose(operations, { include, exclude }).map(({ method, path }) => `${method} ${path}`);
+
+  test.each([
+    ['POST /v1/orders', ['POST /orders']],
+    ['POST /orders', ['POST /orders']],
+    ['/v1/orders', ['GET /orders', 'POST /orders']],
+    ['/notes', ['GET /notes']],
+    ['list', ['GET /orders']],
+    ['tag:a', ['POST /orders']],
+  ])('by %s', (pattern, found) => {
+    expect(chosen([pattern])).toEqual(found);
+    const all = ['GET /orders', 'POST /orders', 'GET /notes'];
+    expect(chosen([], [pattern])).toEqual(all.filter((one) => !found.includes(one)));
+  });
+
+  test('by tags, of which the most frequent come first; what has none is counted as well', () => {
+    expect(tagsOf(operations)).toEqual([
+      { tag: 'b', count: 2 },
+      { tag: 'a', count: 1 },
+      { tag: '', count: 1 },
+    ]);
+  });
+
+  test('and where a tag fits none, twenty that there are are named', () => {
+    const many = (count: number) =>
+      operationsOf(
+        documentOf({
+          paths: Object.fromEntries(
+            Array.from({ length: count }, (_, n) => [`/p${n}`, { get: { tags: [`t${n}`], responses: DONE } }]),
+          ),
+        }),
+      );
+    const refusal = (count: number) => () => choose(many(count), { include: ['tag:none'], exclude: [] });
+    expect(refusal(20)).toThrow(/fits no tag of the document; it has t0, .*, t19$/);
+    expect(refusal(23)).toThrow(/, t19, and 3 more$/);
+    expect(() => chosen(['nothing'])).toThrow(/^--include nothing fits no operation of the document\./);
+  });
+});
+
+describe('upstreams of a document', () => {
+  const elsewhere = (url: string, more: object = {}) => ({ servers: [{ url }], ...get(), ...more });
+
+  test('are one for each host that an operation is sent to', () => {
+    const paths = {
+      '/a': get(),
+      '/b': elsewhere('https://files.shop.test'),
+      '/c': elsewhere('https://files.shop.test/v2'),
+      '/d': elsewhere('https://files.other.test'),
+      // What is left out needs none.
+      '/a b': elsewhere('https://gone.shop.test'),
+    };
+    const document = documentOf({ servers: [{ url: 'https://api.shop.test' }], paths });
+    const found = { document, name: 'api.json', faults: [] };
+    const from = { origin: 'https://api.shop.test', found, operations: operationsOf(document) };
+    const { draft, upstreams } = draftFrom({ include: [], exclude: [] }, from, 'shop', null);
+    expect(upstreams).toEqual([
+      { id: 'shop', url: 'https://api.shop.test' },
+      { id: 'shop-files', url: 'https://files.shop.test' },
+      { id: 'shop-files-2', url: 'https://files.other.test' },
+    ]);
+    expect(draft.tools.map(({ upstream }) => upstream)).toEqual(['shop', 'shop-files', 'shop-files', 'shop-files-2']);
+    const given = draftFrom({ include: [], exclude: [], upstream: 'http://127.0.0.1:9' }, from, 'shop', null);
+    expect(new Set(given.draft.tools.map(({ upstream }) => upstream))).toEqual(new Set(['shop']));
+    // Nothing here has a tag, and that can be chosen, too.
+    const tagged = (tag: string) => draftFrom({ include: [], exclude: [] }, from, 'shop', [tag]).draft.tools.length;
+    expect([tagged(''), tagged('a')]).toEqual([4, 0]);
+  });
+});
+
+describe('a document', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-drafts-'));
+  afterAll(() => rmSync(folder, { recursive: true }));
+  const OK = { openapi: '3.0.3', info: { title: 'T', version: '1' }, paths: { '/x': get() } };
+  const written = (text: string | Buffer, name = 'api.json'): string => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const read = (root: object) => readDocument(written(JSON.stringify(root)));
+
+  test('with a mark of its encoding before it is read', async () => {
+    expect((await readDocument(written(`\uFEFF${JSON.stringify(OK)}`))).faults).toEqual([]);
+  });
+
+  test('that is no UTF-8 is refused, not guessed', async () => {
+    await expect(readDocument(written(Buffer.from([0x7b, 0xff, 0x7d])))).rejects.toThrow('is not UTF-8 text');
+  });
+
+  test('in YAML may begin as JSON does', async () => {
+    const { document } = await readDocument(
+      written("{openapi: 3.0.3, info: {title: T, version: '1'}, paths: {}}", 'a.yaml'),
+    );
+    expect(document.root['openapi']).toBe('3.0.3');
+  });
+
+  test.each(['3.3.0', '4.0.0', '1.2'])('of version %s is not read', async (openapi) => {
+    await expect(read({ ...OK, openapi })).rejects.toThrow(new RegExp(`version ${openapi} is not read; OpenAPI 3\\.0`));
+  });
+
+  test('without operations is of no use', async () => {
+    const openapi = written(JSON.stringify({ ...OK, paths: {} }));
+    const upstream = 'http://127.0.0.1:9';
+    const rest = { include: [], exclude: [], dir: folder, env: [], header: 'authorization' };
+    await expect(sourceOf({ ...rest, upstream, openapi })).rejects.toThrow('has no operations under its paths');
+  });
+
+  test('is followed to files beside it: to no other host, and not from what is an extension of somebody', async () => {
+    written('type: integer', 'kept.yaml');
+    const properties = {
+      a: { $ref: 'kept.yaml' },
+      b: { $ref: 'https://schemas.test/b.yaml' },
+      c: { $ref: 'file://schemas.test/c.yaml' },
+    };
+    const { document, faults } = await read({
+      ...OK,
+      components: { schemas: { It: { type: 'object', properties } } },
+      'x-more': { $ref: 'extension.yaml' },
+    });
+    expect([...document.others.values()]).toEqual([{ type: 'integer' }]);
+    expect(faults.toSorted()).toEqual([
+      'file://schemas.test/c.yaml: references to another origin are not followed',
+      'https://schemas.test/b.yaml: references to another origin are not followed',
+    ]);
+  });
+
+  test('against the specification has the deepest of its faults named, not all that comes of them', async () => {
+    const content = { 'application/json': { schema: { type: 'odd' } } };
+    const { faults } = await read({
+      ...OK,
+      paths: { '/x': { get: { responses: { 200: { description: 'd', content } } } } },
+    });
+    expect(faults).toEqual([
+      expect.stringMatching(/api\.json:1:\d+: type must be equal to one of the allowed values$/),
+    ]);
+  });
+
+  /** An API that answers these paths so. */
+  async function api(answers: Readonly<Record<string, readonly [status: number, body: string]>>) {
+    const asked: string[] = [];
+    const server = createServer(({ url = '' }, response) => {
+      asked.push(url);
+      const [status, body] = answers[url] ?? [404, ''];
+      response.writeHead(status, status === 302 ? { location: body } : {}).end(body);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    return { origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+  }
+
+  test('that an address does not have is told by its status', async () => {
+    const { origin } = await api({});
+    await expect(readDocument(`${origin}/api.json`)).rejects.toThrow(`${origin}/api.json answers 404`);
+  });
+
+  test('is looked for where APIs have theirs: a page, another document and a redirect are none', async () => {
+    const { origin, asked } = await api({
+      '/openapi.json': [302, '/elsewhere'],
+      '/elsewhere': [200, JSON.stringify(OK)],
+      '/openapi.yaml': [200, 'name: another kind'],
+      '/v3/api-docs': [200, '<!doctype html>'],
+      '/swagger.json': [200, JSON.stringify({ ...OK, info: { title: 'Here', version: '1' } })],
+    });
+    expect((await findDocument(origin))?.name).toBe(`${origin}/swagger.json`);
+    expect(asked).not.toContain('/elsewhere');
+    expect(asked).not.toContain('/api/openapi.json');
+  });
+
+  test('that is broken where documents are is said to be; elsewhere it may be another thing', async () => {
+    const broken = await api({ '/openapi.json': [200, '{"openapi": '] });
+    await expect(findDocument(broken.origin)).rejects.toThrow('it is not JSON');
+    const other = await api({ '/api-docs': [200, '{"openapi": '] });
+    expect(await findDocument(other.origin)).toBeNull();
   });
 });
