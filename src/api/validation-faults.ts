@@ -36,6 +36,7 @@ function withHint(fault: RequestFault, error: FastifySchemaValidationError): Req
 function faultOf(error: FastifySchemaValidationError, part: string): RequestFault {
   const at = part === 'body' ? error.instancePath : `/${part === 'querystring' ? 'query' : part}${error.instancePath}`;
   const { params } = error;
+  const limit = text(params['limit']);
   switch (error.keyword) {
     case 'additionalProperties': {
       const name = text(params['additionalProperty']);
@@ -57,16 +58,13 @@ function faultOf(error: FastifySchemaValidationError, part: string): RequestFaul
     case 'pattern':
       return { path: at, message: `must match ${text(params['pattern'])}${suchAs(error)}` };
     case 'minLength':
-      return {
-        path: at,
-        message: params['limit'] === 1 ? 'must not be empty' : `must have at least ${text(params['limit'])} characters`,
-      };
+      return { path: at, message: limit === '1' ? 'must not be empty' : `must have at least ${limit} characters` };
     case 'maxLength':
-      return { path: at, message: `must have at most ${text(params['limit'])} characters` };
+      return { path: at, message: `must have at most ${limit} characters` };
     case 'minProperties':
     case 'maxProperties': {
       const bound = error.keyword === 'minProperties' ? 'at least' : 'at most';
-      return { path: at, message: `must have ${bound} ${text(params['limit'])} field` };
+      return { path: at, message: `must have ${bound} ${limit} field${limit === '1' ? '' : 's'}` };
     }
     default:
       return { path: at, message: (error.message ?? 'is not valid').slice(0, 300) };

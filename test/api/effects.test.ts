@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { RunRequest } from '../../src/effects/model/run-request.ts';
 import { verifyReport } from '../../src/receipts/verify-report.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
@@ -113,6 +114,41 @@ describe('run', () => {
     });
     expect(answer.status).toBe(400);
     expect(answer.json['errors']).toMatchObject([{ path: '/state_check' }]);
+  });
+
+  it.each(['replan', 'block'])(
+    'stops at a live state that is another one, and says to %s as the check does',
+    async (next) => {
+      const conditions = { amount: { $eq: -1 } };
+      const check = { intent: 'i', required_fields: [], assumed_state: {}, conditions, on_mismatch: next };
+      const { json } = await rig.send('POST', EFFECTS, { body: refund({ state_check: check }) });
+      expect(json).toMatchObject({ did_it_happen: 'no', next, mismatches: [{ field: 'amount' }] });
+    },
+  );
+
+  it('puts who asked, from where and for whom into the headers that an upstream is to get', async () => {
+    const names = ['agent_id', 'client_ip', 'host', 'proto', 'request_id'];
+    const set = Object.fromEntries(names.map((name) => [`x-${name.replace('_', '-')}`, `{${name}}`]));
+    const headers = { forward: [], drop: [], volatile: [], set };
+    const upstream = vi.spyOn(rig.ports, 'upstream').mockReturnValue({ credentials: null, headers });
+    const asked: RunRequest[] = [];
+    const { run } = rig.ports;
+    const running = vi.spyOn(rig.ports, 'run').mockImplementation(async (request) => {
+      asked.push(request);
+      return run(request);
+    });
+    await rig.send('POST', EFFECTS, { body: refund() });
+    upstream.mockRestore();
+    running.mockRestore();
+    const [request] = asked;
+    expect(request?.requestIp).toBe('127.0.0.1');
+    expect(request?.headers.sent).toMatchObject({
+      'x-agent-id': 'bot',
+      'x-client-ip': '127.0.0.1',
+      'x-host': '127.0.0.1:8080',
+      'x-proto': 'http',
+      'x-request-id': expect.stringMatching(/^req_/),
+    });
   });
 
   it('keeps no key that a caller has put where it does not belong', async () => {

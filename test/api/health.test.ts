@@ -20,7 +20,7 @@ it('/readyz says all that keeps the gateway from its work, and what somebody sho
   const { ports } = rig;
   let health: StoreHealth = READY;
   let impediments: { readonly part: string; readonly message: string }[] = [];
-  let notes: { readonly part: string; readonly message: string }[] = [];
+  let notes: { readonly part: string; readonly message: string; readonly since?: number }[] = [];
   app = createServer({
     logger: createLogger({ level: 'silent', sink: process.stdout }),
     settings: ports.settings,
@@ -47,6 +47,8 @@ it('/readyz says all that keeps the gateway from its work, and what somebody sho
   expect((await get('/readyz')).json).not.toHaveProperty('notes');
   notes = [{ part: 'backup', message: 'There is none.' }];
   expect(await get('/readyz')).toMatchObject({ status: 200, json: { ready: true, notes } });
+  notes = [{ part: 'pins', message: 'crm cannot be read.', since: Date.UTC(2026, 0, 2, 3) }];
+  expect((await get('/readyz')).json).toMatchObject({ notes: [{ part: 'pins', since: '2026-01-02T03:00:00.000Z' }] });
 
   health = { ...READY, ready: false, problem: { code: 'store_sync_failed', message: 'The disk failed.' } };
   impediments = [{ part: 'gateway', message: 'It is shutting down.' }];

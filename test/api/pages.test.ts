@@ -166,6 +166,7 @@ describe('reads that passed', () => {
     expect(await seen('')).toEqual({ examples: ['GET /4', 'GET /3', 'GET /1'], next: null });
     expect(await seen('all=true')).toEqual({ examples: ['GET /4', 'GET /3', 'GET /2', 'GET /1'], next: null });
     expect(await seen('', rig.keys.otherAgent)).toEqual({ examples: ['GET /3'], next: null });
+    expect(await seen('limit=3')).toEqual({ examples: ['GET /4', 'GET /3', 'GET /1'], next: null });
     const first = await seen('limit=2');
     expect(first.examples).toEqual(['GET /4', 'GET /3']);
     expect(await seen(`limit=2&cursor=${String(first.next)}`)).toEqual({ examples: ['GET /1'], next: null });

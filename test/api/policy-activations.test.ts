@@ -72,7 +72,7 @@ it('answers 202 where they are only proposed, by either way', async () => {
   for (const path of [ACTIVATIONS, '/v1/beta/policies/rollback'])
     expect(await post(path, {})).toMatchObject({
       status: 202,
-      json: { version: 'A', proposal: { id: 'ppl_1', version: terms.version, still_needs: 2 } },
+      json: { version: 'A', proposal: { id: 'ppl_1', version: terms.version, instead_of: 'A', still_needs: 2 } },
     });
 });
 

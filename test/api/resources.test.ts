@@ -1,12 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
+import type { Delivery } from '../../src/effects/model/notification.ts';
+import type { Passkey } from '../../src/effects/model/passkey.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
 
 let rig: Rig;
 beforeAll(async () => {
-  rig = await startRig();
+  rig = await startRig({}, { receivers: () => [{ id: 'ops-id' }] });
 });
 afterAll(() => rig.close());
 
@@ -98,6 +100,28 @@ describe('claims', () => {
     await rig.send('POST', `${WS}/claims`, { key: rig.keys.agent, body: soon });
     const shortly = await rig.send('POST', `${WS}/claims`, { key: rig.keys.otherAgent, body: soon });
     expect(shortly.headers['retry-after']).toBe('1');
+  });
+
+  it('are renewed for as long as is asked, and say until when calls that run hold them beyond their time', async () => {
+    const body = { target: 'payment:pay_long', ttl_s: 60 };
+    const { id } = (await rig.send('POST', `${WS}/claims`, { key: rig.keys.agent, body })).json;
+    const path = `${WS}/claims/${String(id)}`;
+    const renewed = await rig.send('POST', `${path}/renew`, { key: rig.keys.agent, body: { ttl_s: 1_800 } });
+    const left = Date.parse(String(renewed.json['expires_at'])) - rig.ports.store.now();
+    expect(left).toBeGreaterThan(1_740_000);
+    expect(left).toBeLessThanOrEqual(1_800_000);
+    const [claim] = (await rig.ports.store.claims('demo')).filter((one) => one.id === id);
+    if (claim === undefined) throw new Error('the claim is gone');
+    const shown = async (extendedUntil: number): Promise<unknown> => {
+      const claims = vi.spyOn(rig.ports.store, 'claims').mockResolvedValue([{ ...claim, extendedUntil }]);
+      const { json } = await rig.send('GET', `${WS}/claims`);
+      claims.mockRestore();
+      return list(json['claims'])[0]?.['extended_until'];
+    };
+    const { expiresAt } = claim;
+    expect([await shown(expiresAt - 1), await shown(expiresAt)]).toEqual([null, null]);
+    expect(await shown(expiresAt + 1_000)).toBe(new Date(expiresAt + 1_000).toISOString());
+    await rig.send('DELETE', path);
   });
 
   it('beyond as many as an agent may hold say of whom they are too many, and how many may be', async () => {
@@ -397,7 +421,11 @@ describe('allowances', () => {
   const shown = {
     id: 'alw_2',
     status: 'revoked',
+    given_by: 'maria',
+    approval_id: 'apr_2',
+    effect_id: 'eff_2',
     agent_id: 'bot',
+    rules: ['rig/refund-large'],
     times: 3,
     used: 1,
     varies: { currency: { max_length: 80 } },
@@ -523,6 +551,29 @@ describe('budgets', () => {
     expect([await levels(null), await levels(1)]).toEqual(['ok', 'low']);
   });
 
+  it('stand under the limit that policy has now, with bucket and window for people; one that no rule names any more is hidden from agents', async () => {
+    await rig.send('POST', `${WS}/effects`, { body: refund() });
+    const { policies } = rig.ports;
+    const { set, ...others } = policies();
+    const shown = async (key: string, rules: typeof set.rules) => {
+      const spy = vi.spyOn(rig.ports, 'policies').mockReturnValue({ ...others, set: { ...set, rules } });
+      const { json } = await rig.send('GET', `${WS}/budgets`, { key });
+      spy.mockRestore();
+      return list(json['budgets']);
+    };
+    const raised = set.rules.map((rule) => ({
+      ...rule,
+      obligations: rule.obligations.map((one) =>
+        one.kind === 'budget' ? { ...one, budget: { ...one.budget, fixedLimit: 7_000_000 } } : one,
+      ),
+    }));
+    const [row] = (await shown(rig.keys.account, raised)).filter(({ budget }) => budget === 'rig/agent-day');
+    const window = expect.stringMatching(/^c:\d+:\d+$/) as unknown;
+    expect(row).toMatchObject({ limit: 7_000_000, bucket: '["bot"]', window });
+    expect((await shown(rig.keys.account, [])).map(({ budget }) => budget)).toContain('rig/team-day');
+    expect(await shown(rig.keys.agent, [])).toEqual([]);
+  });
+
   it.each(['agent', 'runner'] as const)(
     'show no more in the answer to a call of the agent, by its key: %s',
     async (key) => {
@@ -564,7 +615,11 @@ describe('budgets', () => {
     };
     expect(await seenByAgent('sibling', 'olga', 'eu')).toContain(row);
     expect(await seenByAgent('emigrant', 'olga', 'us')).not.toContain(row);
-    expect(await seenByAgent('neighbour', 'maria', 'eu')).not.toContain(row);
+    const neighbour = await seenByAgent('neighbour', 'maria', 'eu');
+    expect(neighbour).not.toContain(row);
+    // Nor one of a team that it does not belong to.
+    expect(neighbour).not.toContain('rig/team-day');
+    expect(await seenBy(rig.keys.otherAgent)).toContain('rig/team-day');
   });
 });
 
@@ -811,7 +866,59 @@ describe('workspaces and agents', () => {
   });
 });
 
+describe('an agent', () => {
+  it.each([
+    ['another owner than the user of the key', { owner: 'nora' }, 403],
+    ['roles', { roles: ['lead'] }, 403],
+    ['attributes', { attributes: { region: 'eu' } }, 403],
+    ['the user of the key as its owner', { owner: 'ops' }, 201],
+  ])('with %s takes an administrative key, unless it is what a user may say', async (_, more, status) => {
+    const body = { id: `of-${Object.keys(more).join('')}-${status}`, ...more };
+    expect((await rig.send('POST', `${WS}/agents`, { body })).status).toBe(status);
+    expect(
+      (await rig.send('POST', `${WS}/agents`, { key: rig.keys.admin, body: { ...body, id: `${body.id}-too` } })).status,
+    ).toBe(201);
+  });
+
+  it('is registered with no key that belongs to nobody; one that is disabled is shown so', async () => {
+    const nobody = await rig.ports.authenticate(rig.keys.account);
+    if ('failure' in nobody) throw new Error('the key is no longer good');
+    const found = vi.spyOn(rig.ports, 'authenticate').mockResolvedValue({ ...nobody, user: null });
+    const { status, json } = await rig.send('POST', `${WS}/agents`, { body: { id: 'orphan' } });
+    found.mockRestore();
+    expect([status, json['code']]).toEqual([403, 'wrong_key_kind']);
+    const agents = list((await rig.send('GET', `${WS}/agents`)).json['agents']);
+    const states = ['bot', 'retired', 'orphan'].map((id) => agents.find((agent) => agent.id === id)?.['disabled']);
+    expect(states).toEqual([false, true, undefined]);
+  });
+});
+
 describe('catalog', () => {
+  it('shows a key that is limited to some tools no others', async () => {
+    const of = { name: 'n', kind: 'account', workspace: 'demo', allowed_tools: ['payments.get', 'notes.add'] };
+    const made = await rig.send('POST', '/v1/beta/users/maria/keys', { key: rig.keys.admin, body: of });
+    const { json } = await rig.send('GET', `${WS}/tools`, { key: String(made.json['key']) });
+    expect(list(json['tools']).map(({ name }) => name)).toEqual(['payments.get', 'notes.add']);
+  });
+
+  it('says of each rule where it stands, and what it comes before', async () => {
+    const { set, ...others } = rig.ports.policies();
+    const rules = set.rules.map((rule) => ({ ...rule, priority: 40 }));
+    const policies = vi.spyOn(rig.ports, 'policies').mockReturnValue({ ...others, set: { ...set, rules } });
+    const { json } = await rig.send('GET', `${WS}/policies`);
+    policies.mockRestore();
+    expect(list(json['rules']).find(({ id }) => id === 'rig/refund-large')).toEqual({
+      id: 'rig/refund-large',
+      set: 'rig',
+      effect: 'require_approval',
+      mode: 'enforce',
+      description: 'Large refunds are looked at',
+      priority: 40,
+      file: expect.stringMatching(/policy\.yaml$/),
+      line: expect.any(Number),
+    });
+  });
+
   it('shows tools without where they are, and to an agent only what is open to it', async () => {
     const all = await rig.send('GET', `${WS}/tools`);
     expect(list(all.json['tools']).map((tool) => tool['name'])).toEqual([
@@ -849,6 +956,126 @@ describe('catalog', () => {
     ]);
     const agent = await rig.send('GET', `${WS}/policies`, { key: rig.keys.agent });
     expect(list(agent.json['rules'])[0]).not.toHaveProperty('file');
+  });
+});
+
+describe('notifications', () => {
+  const NOTIFICATIONS = '/v1/beta/notifications';
+  const notification = {
+    id: 'ntf_1',
+    event: 'pause.set',
+    workspace: 'demo',
+    effectId: 'eff_1',
+    data: { pause: 'pau_1' },
+    at: Date.UTC(2026, 0, 1),
+  } as const;
+  const delivery: Delivery = {
+    id: 'dlv_1',
+    notification,
+    receiver: 'ops-id',
+    receiverName: 'ops',
+    attempts: 2,
+    lastFailure: 'it is away',
+    createdAt: 1,
+    triedFrom: 1,
+    retryForMs: 1,
+    state: { kind: 'waiting', dueAt: Date.UTC(2026, 0, 2) },
+  };
+
+  it('are listed with what became of them, and when they are sent again or were over', async () => {
+    const at = Date.UTC(2026, 0, 3);
+    const items: Delivery[] = [
+      delivery,
+      { ...delivery, state: { kind: 'delivered', at } },
+      { ...delivery, state: { kind: 'dead', at }, notification: { ...notification, workspace: '', effectId: null } },
+    ];
+    const read = vi.spyOn(rig.ports.store, 'deliveries').mockResolvedValue({ items, next: 'more' });
+    const { json } = await rig.send('GET', `${NOTIFICATIONS}?state=dead&limit=3`, { key: rig.keys.admin });
+    expect(read).toHaveBeenCalledWith('dead', { limit: 3, cursor: null });
+    read.mockRestore();
+    const waiting = {
+      id: 'dlv_1',
+      webhook_id: 'ntf_1',
+      event: 'pause.set',
+      receiver: 'ops',
+      state: 'waiting',
+      attempts: 2,
+      last_failure: 'it is away',
+      workspace: 'demo',
+      effect_id: 'eff_1',
+      data: { pause: 'pau_1' },
+      at: '2026-01-01T00:00:00.000Z',
+      next_attempt_at: '2026-01-02T00:00:00.000Z',
+      ended_at: null,
+    };
+    const over = { next_attempt_at: null, ended_at: '2026-01-03T00:00:00.000Z' };
+    expect(json).toEqual({
+      notifications: [
+        waiting,
+        { ...waiting, ...over, state: 'delivered' },
+        { ...waiting, ...over, state: 'dead', workspace: null, effect_id: null },
+      ],
+      next_cursor: 'more',
+    });
+  });
+
+  it.each([
+    ['was given up', { kind: 'resent', delivery }, 200, undefined],
+    ['waits already', { kind: 'waits', delivery }, 409, /^It waits to be sent already/],
+    [
+      'is for somebody whom the configuration no longer names',
+      { kind: 'no_receiver', delivery },
+      409,
+      /does not name its receiver/,
+    ],
+    ['is not there', null, 404, /^There is no such notification/],
+  ] as const)(
+    'one that %s is sent again to a receiver that is known, or it is said why not',
+    async (_, found, status, words) => {
+      const resend = vi.spyOn(rig.ports.store, 'resend').mockResolvedValue(found);
+      const answer = await rig.send('POST', `${NOTIFICATIONS}/dlv_1/resend`, { key: rig.keys.admin });
+      expect(resend).toHaveBeenCalledWith('dlv_1', ['ops-id']);
+      resend.mockRestore();
+      expect(answer.status).toBe(status);
+      if (words === undefined) expect(answer.json).toMatchObject({ id: 'dlv_1', state: 'waiting' });
+      else expect(answer.json['detail']).toMatch(words);
+    },
+  );
+});
+
+describe('passkeys', () => {
+  it('are listed with the key that they stand for, and when they were last used', async () => {
+    const passkey: Passkey = {
+      id: 'psk_1',
+      name: 'Phone',
+      user: 'maria',
+      keyId: 'key_1',
+      workspace: 'demo',
+      credential: 'c',
+      publicKey: 'p',
+      counter: 1,
+      transports: [],
+      isSynced: true,
+      isBackedUp: false,
+      createdAt: Date.UTC(2026, 0, 1),
+      lastUsedAt: Date.UTC(2026, 0, 2),
+    };
+    const read = vi.spyOn(rig.ports.store, 'passkeys').mockResolvedValue([passkey]);
+    const { json } = await rig.send('GET', '/v1/beta/users/maria/passkeys', { key: rig.keys.approver });
+    read.mockRestore();
+    expect(list(json['passkeys'])).toEqual([
+      {
+        id: 'psk_1',
+        name: 'Phone',
+        user_id: 'maria',
+        key_id: 'key_1',
+        workspace: 'demo',
+        synced: true,
+        backed_up: false,
+        created_at: '2026-01-01T00:00:00.000Z',
+        last_used_at: '2026-01-02T00:00:00.000Z',
+      },
+    ]);
   });
 });
 

@@ -205,7 +205,9 @@ rules:
 /** The whole gateway behind the control plane, in this process: real store, core, policy, identity, receipts, upstream. */
 export async function startRig(
   change: Partial<ApiSettings> = {},
-  other: Partial<Pick<ApiPorts, 'catalog' | 'choosePolicy' | 'confirmPolicy' | 'suggestRules' | 'pins'>> = {},
+  other: Partial<
+    Pick<ApiPorts, 'catalog' | 'choosePolicy' | 'confirmPolicy' | 'suggestRules' | 'pins' | 'receivers'>
+  > = {},
   beforeRoutes: (app: ApiApp) => Promise<void> = async () => {},
 ): Promise<Rig> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-api-'));
@@ -348,7 +350,7 @@ export async function startRig(
     brain,
     brainWriter,
     pins: other.pins ?? { stateOf: () => null, seen: () => [], compare: async () => null },
-    receivers: () => configuration.webhooks,
+    receivers: other.receivers ?? (() => configuration.webhooks),
     pools: () => pools,
     settings: () => settings,
     newId,

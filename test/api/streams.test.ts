@@ -29,6 +29,24 @@ it('an export that is over makes room for the next: only two at a time are made'
     expect((await rig.send('GET', `${WS}/export?format=bundle`)).status, `export ${made + 1}`).toBe(200);
 });
 
+it('an export is saved under a name that fits its form; a bundle says until when it is, and has all', async () => {
+  const nameOf = async (query: string) => {
+    const { status, headers } = await rig.send('GET', `${WS}/export?${query}`);
+    return [status, headers['content-disposition']];
+  };
+  expect(await nameOf('format=csv')).toEqual([200, 'attachment; filename="demo.csv"']);
+  for (const query of ['', 'format=jsonl', 'format=bundle'])
+    expect(await nameOf(query)).toEqual([200, 'attachment; filename="demo.jsonl"']);
+  const part = await rig.send('GET', `${WS}/export?format=bundle&what=events`);
+  expect([part.status, part.json['errors']]).toMatchObject([400, [{ path: '/query/what' }]]);
+  const before = rig.ports.store.now();
+  const { text } = await rig.send('GET', `${WS}/export?format=bundle&tool=payments.refund`);
+  const { filter }: { filter: { tool: string; until: string } } = JSON.parse(text.slice(0, text.indexOf('\n')));
+  expect(Object.keys(filter).toSorted()).toEqual(['tool', 'until']);
+  expect(Date.parse(filter.until)).toBeGreaterThanOrEqual(Math.floor(before));
+  expect(Date.parse(filter.until)).toBeLessThanOrEqual(rig.ports.store.now());
+});
+
 it('a bundle names each time that policies in force in its time were put there, and by whom, also where their texts are gone', async () => {
   const put = (version: string, second: number, id: string) =>
     ({ version, at: second * 1_000, by: { type: 'user', id }, how: 'activate' }) as const;

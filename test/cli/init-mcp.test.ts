@@ -296,12 +296,22 @@ describe('what is made of the tools', () => {
   });
 
   test('tools that nobody could call are left out, and named', async () => {
-    tools = [{ name: 'fine' }, { name: 'not fine' }, { name: 'twice' }, { name: 'twice' }, { title: 'none' }];
+    const long = 'n'.repeat(124);
+    tools = [
+      { name: 'fine' },
+      { name: 'not fine' },
+      { name: 'twice' },
+      { name: 'twice' },
+      { title: 'none' },
+      { name: long },
+    ];
     const { code, out } = await raw();
     expect(code).toBe(0);
     expect(out).toContain('left out: not fine: shop.not fine is no name that a tool can have here');
     expect(out).toContain('left out: twice: the server lists the name twice');
     expect(out).toContain('left out: (without a name): it has no name');
+    expect(out).toContain(`left out: ${long}: shop.nnn`);
+    expect(out).toContain('1 tool of shop-mcp-server, pinned as they are now');
     expect(await findings()).toEqual(CLEAN);
     const lock = JSON.parse(readFileSync('mcp/shop.lock.json', 'utf8')) as { tools: { name: string }[] };
     expect(lock.tools.map(({ name }) => name)).toEqual(['fine']);

@@ -621,7 +621,7 @@ describe('what is chosen', () => {
     const many = Object.fromEntries(
       Array.from({ length: 61 }, (_, index) => [
         `/z${index}`,
-        { get: { tags: [index < 2 ? 'few' : 'many'], responses: DONE } },
+        { get: { tags: index === 2 ? [] : [index < 2 ? 'few' : 'many'], responses: DONE } },
       ]),
     );
     writeFileSync('api.json', JSON.stringify(documentOf(many)));
@@ -630,13 +630,39 @@ describe('what is chosen', () => {
     expect([ran.code, ran.err]).toEqual([0, '']);
     expect(asked.mock.calls.map(([{ options }]) => options)).toEqual([
       [
-        { value: 'many', label: 'many (59)' },
+        { value: 'many', label: 'many (58)' },
         { value: 'few', label: 'few (2)' },
+        { value: '', label: 'without a tag (1)' },
       ],
     ]);
     expect(ran.out).toContain('2 tools from api.json, 59 not chosen');
     expect((await loadConfiguration('gateway.yaml')).configuration.tools).toHaveLength(2);
     expect(readFileSync('gateway.yaml', 'utf8')).toContain('--include tag:few');
+    vi.mocked(autocompleteMultiselect).mockResolvedValue(['few', 'many', '']);
+    const all = await svcAtTerminal('init', '--openapi', 'api.json', '--agent', 'bot', '--force');
+    expect(all.out).toContain('61 tools from api.json.');
+    // What the document gets later is then chosen, too.
+    expect(readFileSync('gateway.yaml', 'utf8')).not.toContain('--include');
+  });
+
+  test('as JSON, what was left out stands there with its reason, and what is wrong with the document', async () => {
+    const odd = documentOf({ '/a b': { get: { responses: DONE } }, '/x': { get: { responses: { 200: {} } } } });
+    const { code, out } = await init(odd, '--json');
+    expect([code, JSON.parse(out)]).toMatchObject([
+      0,
+      {
+        files: { gateway: 'gateway.yaml', policy: 'policies/first.yaml' },
+        openapi: 'api.json',
+        tools: 1,
+        skipped: ['GET /v1/a b: a segment that is neither literal nor made of params'],
+        faults: [
+          expect.stringMatching(/^api\.json:1:\d+: 200 must have required property/),
+          expect.anything(),
+          expect.anything(),
+        ],
+        findings: [],
+      },
+    ]);
   });
 
   test('no number of operations is cut', async () => {
@@ -815,6 +841,38 @@ describe('--diff', () => {
     expect(readFileSync('gateway.yaml', 'utf8')).toBe(text);
     const { changes } = JSON.parse((await init(after, '--diff', '--json')).out);
     expect(changes.map(({ change }: { change: string }) => change)).toEqual(['changed', 'new', 'gone']);
+  });
+
+  test('belongs to the upstream at its address, or to the one that is named', async () => {
+    await toolsOf(before, '--upstream', 'http://127.0.0.1:9', '--name', 'shop');
+    const other = await init(before, '--diff');
+    expect(other).toMatchObject({
+      code: 2,
+      err: 'svc: gateway.yaml has no upstream https://api.shop.example; name the one that the document belongs to with --name ID',
+    });
+    const named = await init(before, '--diff', '--name', 'shop');
+    expect(named).toMatchObject({ code: 0, out: 'api.json changes nothing in gateway.yaml.' });
+  });
+
+  test('goes into definitions, names headers that are spelt otherwise, and forty changes of a tool', async () => {
+    const of = (type: string, header: string, count: number): object => {
+      const Node = { type: 'object', properties: { next: { $ref: '#/components/schemas/Node' }, at: { type } } };
+      const more = Object.fromEntries(Array.from({ length: count }, (_, n) => [`m${n}`, { type }]));
+      const body = { type: 'object', properties: { node: { $ref: '#/components/schemas/Node' }, ...more } };
+      const parameters = [{ name: header, in: 'header', schema: { type: 'string' } }];
+      return documentOf({ '/x': { post: post(body, { parameters }) } }, { Node });
+    };
+    const details = async (document: object): Promise<readonly string[]> =>
+      JSON.parse((await init(document, '--diff', '--json')).out).changes[0].details;
+    await toolsOf(of('string', 'X-Tenant', 0));
+    expect(await details(of('integer', 'xTenant', 0))).toEqual([
+      'Node.at: type "string" → "integer"',
+      'x_tenant: is sent as the header xTenant',
+    ]);
+    await toolsOf(of('string', 'X-Tenant', 60), '--force');
+    const many = await details(of('integer', 'X-Tenant', 60));
+    expect(many).toHaveLength(41);
+    expect(many.at(-1)).toBe('and 21 more');
   });
 
   const get = { get: { responses: DONE } };

@@ -274,6 +274,20 @@ describe('signing in with a passkey', () => {
     expect(await answer(5 * 60_000 - 1)).toMatchObject({ user: 'maria' });
   });
 
+  it('signs for one purpose and one matter: what was asked for something else is no answer', async () => {
+    const { store, seals } = rig.ports;
+    const passkeys = createPasskeys({ store, seals, verifier: createVerifier() });
+    const authenticator = createAuthenticator();
+    await added(maria, authenticator);
+    const party = { id: 'localhost', origin: 'http://localhost:8080' };
+    const answer = (purpose: 'enter' | 'approve', of: string) => {
+      const { ceremony, challenge } = passkeys.challenge('approve', 'apr_1');
+      return passkeys.signed({ party, purpose, of, ceremony, assertion: authenticator.get({ challenge }) });
+    };
+    expect([await answer('enter', 'apr_1'), await answer('approve', 'apr_2')]).toEqual([null, null]);
+    expect(await answer('approve', 'apr_1')).toMatchObject({ user: 'maria' });
+  });
+
   it('follows a key to its successor, and ends with the key', async () => {
     const authenticator = createAuthenticator();
     const made = rig.ports.keys.create({

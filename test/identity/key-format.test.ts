@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { KEY_KINDS } from '../../src/effects/model/principal.ts';
-import { hashKey, makeKey, parseKey } from '../../src/identity/key-format.ts';
+import { hashKey, holdsKey, makeKey, parseKey } from '../../src/identity/key-format.ts';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
@@ -40,6 +40,13 @@ describe('key format', () => {
     for (const text of [`${key}\n`, ` ${key}`, `${key} `, key.slice(1), key.slice(0, -1), key + key, '', 'svc_', other])
       expect(parseKey(text)).toBeNull();
     expect(parseKey(key.toUpperCase())).toBeNull();
+  });
+
+  it('is found within a text; what only looks like one is none', () => {
+    const { key } = makeKey('profile');
+    const wrong = `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`;
+    expect([holdsKey(`asked with ${key}.`), holdsKey(`asked with ${wrong}.`)]).toEqual([true, false]);
+    expect(holdsKey(`${wrong} ${key}`)).toBe(true);
   });
 
   it('refuses any other text', () => {

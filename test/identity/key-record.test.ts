@@ -107,6 +107,8 @@ describe('making a key', () => {
     ]);
     expect(faults({ profile: 'mcp_readonly', scopes: ['effects:run'] })).toEqual(['/scopes/0']);
     expect(made({ profile: 'runner', scopes: [] }).record.scopes).toEqual([]);
+    const twice = made({ profile: 'runner', scopes: ['traces:read', 'traces:read'] });
+    expect(twice.record.scopes).toEqual(['traces:read']);
   });
 
   it.each<[string, Partial<KeyRequest>, string[]]>([

@@ -72,7 +72,9 @@ describe('what is told', () => {
   ])('of %s leads to %s', (event, place, words) => {
     const { link, body } = said({ event });
     expect(link).toEqual({ url: `https://g.test/console/a%2Fb/${place}`, words });
-    expect(body).toMatchObject({ type: event, data: { links: { open: link.url } } });
+    const effect = 'https://g.test/console/a%2Fb/effects/eff_1';
+    expect(body).toMatchObject({ type: event, data: { links: { open: link.url, effect } } });
+    expect(said({ event, effectId: null }).body['data']).not.toHaveProperty('links.effect');
   });
 
   it('says of an approval that was not used that it was not', () => {

@@ -11,6 +11,7 @@ import {
 } from '../../src/effects/model/notification.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { type NotifierParts, Notifier } from '../../src/notifications/notifier.ts';
+import { APPROVAL } from '../effects/records.ts';
 
 const PATIENT = { timeout: 20_000, interval: 20 } as const;
 
@@ -194,9 +195,54 @@ it('what the ledgers bring is told in the same look', async () => {
   );
 }, 10_000);
 
-it('what ended long ago is removed as fast as it ends', async () => {
+it('what ended long ago is removed as fast as it ends, and looked for each minute', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
   const { store, forgotten } = outbox();
-  await withNotifier(store, () => expect.poll(forgotten, PATIENT).toBe(3));
+  const { counted, twoLooks } = lookingAt(store);
+  await withNotifier(counted, async () => {
+    await until(() => forgotten() === 3);
+    vi.advanceTimersByTime(59_999);
+    await twoLooks();
+    expect(forgotten()).toBe(3);
+    vi.advanceTimersByTime(1);
+    await twoLooks();
+    expect(forgotten()).toBe(4);
+  });
+});
+
+it('what could not be delivered is counted up to a hundred', async () => {
+  const { store } = outbox();
+  const deadDeliveries = async (most: number): Promise<number> => Math.min(most, 250);
+  await withNotifier({ ...store, deadDeliveries }, ({ notifier }) =>
+    expect.poll(() => notifier.dead(), PATIENT).toBe(100),
+  );
+});
+
+it('where more happens than one look reads, the next follows at once, and what is due is sent in between', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const { store } = many(0);
+  let reads = 0;
+  const followLedgers = async (): Promise<boolean> => (reads += 1) < 45;
+  const readsAtLooks: number[] = [];
+  const deadDeliveries = async (): Promise<number> => readsAtLooks.push(reads);
+  await withNotifier({ ...store, followLedgers, deadDeliveries }, async () => {
+    for (let looks = 1; looks <= 3; looks += 1) {
+      for (let turns = 0; readsAtLooks.length < looks && turns < 200; turns += 1) await delay(5);
+      vi.advanceTimersByTime(0);
+    }
+  });
+  expect(readsAtLooks.slice(0, 3)).toEqual([20, 40, 45]);
+});
+
+it('of a request for approval the page is shown where people decide', async () => {
+  const { store, held } = many(1);
+  const asked = held.get('1');
+  if (asked === undefined) throw new Error('nothing waits');
+  const data = { approval_id: 'apr_1' };
+  held.set('1', { ...asked, notification: { ...asked.notification, event: 'approval.requested', data } });
+  const approval: typeof store.approval = async (_, id) => ({ ...APPROVAL, id });
+  await withNotifier({ ...store, approval }, () => expect.poll(() => posted.length, PATIENT).toBe(1));
+  expect(posted[0]).toMatch(/<http:\/\/gateway\.test\/[^|]*apr_1[^|]*\|Open the request>/);
 });
 
 it('a receiver that fails five times in a row is left alone, and twice as long after each further failure', async () => {
@@ -347,7 +393,11 @@ describe('where nobody is told', () => {
         return of[name];
       },
     });
-    await withNotifier(watched, () => until(() => asked.length > 0), { receivers: () => NOBODY });
+    const hand = async (): Promise<void> => void asked.push('hand');
+    await withNotifier(watched, () => until(() => asked.length > 0), {
+      receivers: () => NOBODY,
+      observed: { hand, inspect: async () => {} },
+    });
     expect(asked).toEqual(['subscribe']);
   });
 
@@ -421,6 +471,24 @@ describe('of a fleet', () => {
         await until(() => told.length === 2);
         await twoLooks();
         expect(told).toEqual([['ops'], ['ops']]);
+      },
+      { isFleet: true },
+    );
+  });
+
+  it('a gateway that sends no more says nothing of receivers that take nothing', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { store } = outbox({ ...waiting('1', 'w'), attempts: 3 });
+    const { counted, twoLooks } = lookingAt({ ...store, now: () => 0 });
+    const { state, store: leased } = lease(counted);
+    await withNotifier(
+      leased,
+      async ({ notifier }) => {
+        await until(() => notifier.stuck().length === 1);
+        state.isOurs = false;
+        vi.advanceTimersByTime(5_000);
+        await twoLooks();
+        expect(notifier.stuck()).toEqual([]);
       },
       { isFleet: true },
     );

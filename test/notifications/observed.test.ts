@@ -105,6 +105,17 @@ it.each([
   expect(told).toHaveLength(times);
 });
 
+it('is told anew to receivers that are others, once each', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  const { observed, told } = watching(() => [ROW]);
+  const [before, after] = [[OPS], [OPS]];
+  for (const receivers of [before, before, after, after]) {
+    await observed.inspect(receivers);
+    vi.advanceTimersByTime(15_000);
+  }
+  expect(told).toHaveLength(2);
+});
+
 it('is near the limit that policy has now, whatever the row was last judged with', async () => {
   vi.useFakeTimers({ toFake: ['performance'] });
   let limit = 1_000;

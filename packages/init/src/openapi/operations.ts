@@ -208,7 +208,7 @@ function bodyOf(media: readonly string[], contentOf: (type: string) => JsonObjec
 }
 
 const KINDS: readonly (readonly [ApiBody['kind'], RegExp])[] = [
-  ['json', /^application\/json\b/],
+  ['json', /^application\/json *(?:;|$)/],
   // Among patch formats, the one whose body is an object.
   ['json', /^application\/merge-patch\+json\b/],
   ['json', /^application\/(?!json-patch)[\w.+-]*\+json\b/],

@@ -290,13 +290,12 @@ const MOST_ALIASES = 1_000;
 
 /** The text of a document as data. @throws CommandFailure that says where it is not JSON or YAML */
 function parseDocument(name: string, text: string): JsonObject {
-  const plain = text.replace(/^\uFEFF/, '');
-  if (plain.trim() === '') throw new CommandFailure(`${name} is empty`);
-  const isJson = /^\s*[[{]/.test(plain);
-  const value = isJson && !/\.ya?ml$/i.test(name) ? parseJson(name, plain) : parseYaml(name, plain);
+  if (text.trim() === '') throw new CommandFailure(`${name} is empty`);
+  const isJson = /^\s*[[{]/.test(text);
+  const value = isJson && !/\.ya?ml$/i.test(name) ? parseJson(name, text) : parseYaml(name, text);
   if (!isJsonObject(value))
     throw new CommandFailure(
-      `${name} is ${isHtml(plain) ? 'an HTML page' : 'a text or a list'}, and no OpenAPI document`,
+      `${name} is ${isHtml(text) ? 'an HTML page' : 'a text or a list'}, and no OpenAPI document`,
     );
   refuseDeep(name, value);
   return value;
