@@ -378,7 +378,7 @@ describe('paths beside each other', () => {
 });
 
 const HEAD = { workspace: 'default', agent: 'shop-bot', folder: '.', launcher: 'npx svc' };
-const SHOP = { id: 'shop', url: 'https://api.shop.test' };
+const SHOP = { id: 'shop', url: 'https://api.shop.test', base: '' };
 
 /** The two files for these paths, as text and as what they say. */
 function filesOf(paths: object, upstreams = [SHOP]) {
@@ -494,12 +494,12 @@ describe('the configuration that is written', () => {
   ])('knows of %s what says "not now"', (url, failed) => {
     const responses = { ...DONE, 503: { description: 'Overloaded' } };
     const op = { ...post({ type: 'object' }, { responses }), get: { responses } };
-    const { said } = filesOf({ '/x': op }, [{ id: 'shop', url }]);
+    const { said } = filesOf({ '/x': op }, [{ id: 'shop', url, base: '' }]);
     expect(said.tools.map(({ outcomes }: { outcomes?: object }) => outcomes)).toEqual([undefined, { failed }]);
   });
 
   test('says once how a credential is put on, and what compares it with a new document only where there is one', () => {
-    const { gateway } = filesOf({ '/x': get() }, [SHOP, { id: 'files', url: 'https://files.shop.test' }]);
+    const { gateway } = filesOf({ '/x': get() }, [SHOP, { id: 'files', url: 'https://files.shop.test', base: '' }]);
     expect(gateway.match(/# credentials: /g)).toHaveLength(1);
     expect(gateway).not.toContain('What a new version of the document changes');
     expect(parse(gateway).routes.map(({ rules }: { rules: readonly object[] }) => rules.length)).toEqual([1, 0]);
@@ -632,9 +632,9 @@ describe('upstreams of a document', () => {
     const from = { origin: 'https://api.shop.test', found, operations: operationsOf(document) };
     const { draft, upstreams } = draftFrom({ include: [], exclude: [] }, from, 'shop', null);
     expect(upstreams).toEqual([
-      { id: 'shop', url: 'https://api.shop.test' },
-      { id: 'shop-files', url: 'https://files.shop.test' },
-      { id: 'shop-files-2', url: 'https://files.other.test' },
+      { id: 'shop', url: 'https://api.shop.test', base: '' },
+      { id: 'shop-files', url: 'https://files.shop.test', base: '' },
+      { id: 'shop-files-2', url: 'https://files.other.test', base: '' },
     ]);
     expect(draft.tools.map(({ upstream }) => upstream)).toEqual(['shop', 'shop-files', 'shop-files', 'shop-files-2']);
     const given = draftFrom({ include: [], exclude: [], upstream: 'http://127.0.0.1:9' }, from, 'shop', null);
