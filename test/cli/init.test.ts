@@ -107,7 +107,7 @@ describe('in front of an API that documents itself', () => {
     expect(out).toContain('5 tools from');
     const key = 'keys create --config gateway.yaml --kind agent --workspace default --agent shop-bot --user operator';
     expect(out).toContain(key);
-    expect(out).toContain('point the agent at http://127.0.0.1:8080/api with the key in X-API-Key.');
+    expect(out).toContain('point the agent at http://127.0.0.1:8080/api/v1 with the key in X-API-Key.');
     const checked = await svc('config', 'check', 'gateway.yaml', '--json');
     expect(JSON.parse(checked.out)).toEqual({ findings: [] });
     const { configuration } = await loadConfiguration('gateway.yaml');
