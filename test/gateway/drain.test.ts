@@ -24,6 +24,28 @@ describe('draining', () => {
     await look(20);
     await over;
   });
+
+  it.each([
+    ['that somebody asked 199 ms ago looks ten times', 199, 10],
+    ['that nobody has asked for 200 ms looks once', 200, 1],
+  ])('a gateway %s, and is not ready from the first moment on', async (_when, quietMs, looks) => {
+    let now = 10_000;
+    const drain = createDrain(() => now);
+    drain.arrived();
+    now += quietMs;
+    expect(drain.isDraining()).toBe(false);
+    let isOver = false;
+    const over = drain.drain().then(() => {
+      isOver = true;
+    });
+    expect(drain.isDraining()).toBe(true);
+    for (let look = 0; look < looks; look += 1) {
+      expect(isOver).toBe(false);
+      await vi.advanceTimersByTimeAsync(20);
+    }
+    await over;
+    expect(drain.isDraining()).toBe(true);
+  });
 });
 
 /** A promise, and how it ends. */

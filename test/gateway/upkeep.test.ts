@@ -66,6 +66,28 @@ test('what commands note is seen, and told once', async () => {
   expect(await readUpkeep(folder)).toEqual(NONE);
 });
 
+test.each(['null', '7', '{"at":1}', '{"clean":true}', '{"at":"1","clean":true}', '{"at":1,"clean":1}'])(
+  'what stands there as %s is on record as nothing',
+  async (text) => {
+    writeFileSync(join(folder, 'last-backup.json'), text);
+    expect(await readUpkeep(folder)).toEqual(NONE);
+  },
+);
+
+test('a backup whose folder is not known is one all the same, and where there is none is no figure', async () => {
+  writeFileSync(join(folder, 'last-backup.json'), '{"at":1,"clean":true,"folder":7}');
+  expect((await readUpkeep(folder)).backup).toEqual({ at: 1, clean: true });
+  rmSync(join(folder, 'last-backup.json'));
+  const watch = watchUpkeep(
+    folder,
+    () => null,
+    () => undefined,
+  );
+  await watch.begun;
+  expect(watch.figures()).toEqual({ backup: null, cleanFsck: null });
+  watch.stop();
+});
+
 test('a check that found something is an alert, once; a clean one is a figure, and what is found later is told again', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   const told: string[] = [];

@@ -38,7 +38,7 @@ const PERMIT: Permit = {
 const RATE: Obligation = { kind: 'rate_limit', rule: 's/r', id: 'i', bucket: '', windowMs: 1, limit: 1 };
 const REFUSED = { decision: 'denied_permission', reason: { code: 'tool_not_allowed', message: 'no' } } as const;
 
-function judged(is: Partial<ReadJudgeParts> = {}, call: Partial<ReadCall> = {}, byRules = true) {
+function judged(is: Partial<ReadJudgeParts> = {}, call: Partial<ReadCall> = {}, ...byRules: [boolean?]) {
   const seen: { authorized: unknown[]; judged: JudgeInput[]; paused: unknown[] } = {
     authorized: [],
     judged: [],
@@ -65,7 +65,7 @@ function judged(is: Partial<ReadJudgeParts> = {}, call: Partial<ReadCall> = {}, 
       },
     },
   });
-  return { verdict: judge({ ...CALL, ...call }, byRules), seen };
+  return { verdict: judge({ ...CALL, ...call }, ...byRules), seen };
 }
 
 test('a read that policy permits passes, by the rule that allows it; all that counts is asked with what the call is', () => {

@@ -71,6 +71,7 @@ test('routes share a host or a listener, each with its prefix, and are nowhere e
   expect(found({ kind: 'routes', listen: 'l', host: null })).toEqual([2, -1, 3, -1]);
   expect(found({ kind: 'routes', listen: 'l', host: 'a.example' })).toEqual([4, 4, 4, 4]);
   expect(found({ kind: 'own' })).toEqual([-1, -1, -1, 5]);
+  expect(found({ kind: 'routes', listen: null, host: 'b.example' })).toEqual([-1, -1, -1, -1]);
   expect(found({ kind: 'none' })).toEqual([-1, -1, -1, -1]);
 });
 
@@ -86,6 +87,8 @@ test('of two paths that only a number tells apart, each gets its own', () => {
     expect(match('GET', '/issues/Comments/comments')).toBe('undeclared, resembles');
     expect(match('GET', '/issues/x/comments')).toBe('undeclared, resembles');
   }
+  // Where no other rule is meant, the upstream says itself what is no number.
+  expect(table(['GET /issues/:number'])('GET', '/issues/x')).toBe('GET /issues/:number');
 });
 
 describe('a fixed segment comes before a param', () => {
@@ -99,6 +102,8 @@ describe('a fixed segment comes before a param', () => {
     expect(match('HEAD', '/users/me')).toBe('GET /users/me');
     expect(match('GET', '/users/you')).toBe('GET /users/:id');
     expect(match('GET', '/users/mee')).toBe('GET /users/:id');
+    // What is encoded in it is no text.
+    expect(match('GET', '/users/%25ff')).toBe('GET /users/:id');
     expect(match('GET', '/users/me/posts/1')).toBe('GET /users/me/posts/:post');
     expect(match('GET', '/users/1/posts/me')).toBe('GET /users/:id/posts/:post');
   });
@@ -144,6 +149,13 @@ describe('a fixed segment comes before a param', () => {
     expect(match('GET', `/${segment}`)).toBe('undeclared, resembles');
     expect(match('GET', `/users/${segment}`)).toBe('GET /users/:id');
   });
+});
+
+test('an undeclared read resembles what is declared as a read, with a slash at its end or without, and no write', () => {
+  expect(table(['GET /orders/'])('GET', '/orders')).toBe('undeclared, resembles');
+  expect(table(['HEAD /orders'])('GET', '/orders')).toBe('undeclared, resembles');
+  expect(table(['GET /orders'])('GET', '/orders/')).toBe('undeclared, resembles');
+  expect(table(['POST /orders'], 'write')('GET', '/orders')).toBe('undeclared');
 });
 
 describe('params that hold slashes', () => {

@@ -1,3 +1,4 @@
+import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { isJsonObject, type JsonObject } from '../../../src/json/value.ts';
 import { send } from '../gateway.ts';
@@ -76,6 +77,20 @@ describe('a call that waits for a person', () => {
     const other = resultOf(await call(given, { meta: TAKES_NONE }));
     expect(other.result).toMatchObject({ resultType: 'complete', isError: true });
     expect(other.decision).toMatchObject({ effect_id: result['taskId'] });
+  });
+
+  test('is kept for as long as the store goes by, which is what was configured at its start', async () => {
+    const { configFile } = world.gateway();
+    const config = await readFile(configFile, 'utf8');
+    try {
+      await writeFile(configFile, `${config}\nretention: { denials: 1d }\n`);
+      await expect.poll(() => world.log(), { timeout: 20_000 }).toContain('"setting":"retention"');
+      const { result } = resultOf(await call({ n: (unique += 1) }));
+      expect(result['ttlMs']).toBe(7 * 86_400_000);
+      expect(await stateOf(textOf(result['taskId']))).toMatchObject({ ttlMs: 7 * 86_400_000 });
+    } finally {
+      await writeFile(configFile, config);
+    }
   });
 
   test('is the same task after the gateway was killed, and has its result once it is approved', async () => {
