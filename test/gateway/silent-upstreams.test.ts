@@ -40,3 +40,21 @@ test('a silence is told of until an hour after its last call, however long ago i
     vi.useRealTimers();
   }
 });
+
+test('an answer ends a silence: three calls in a row are one again, and another is told of anew', () => {
+  const alerts: string[] = [];
+  const silent = new SilentUpstreams((upstream, code) => void alerts.push(`${upstream} ${code}`));
+  const calls = (...codes: readonly (string | null)[]): void => {
+    for (const code of codes) silent.heard('payments', code);
+  };
+  calls('timeout', 'timeout', null, 'timeout', 'timeout');
+  silent.heard('mail', 'timeout');
+  expect([alerts, silent.notes(Date.now())]).toEqual([[], []]);
+  calls('reset');
+  expect(alerts).toEqual(['payments reset']);
+  expect(silent.notes(Date.now())).toMatchObject([{ message: expect.stringMatching(/^The last 3 calls of payments/) }]);
+  calls(null);
+  expect(silent.notes(Date.now())).toEqual([]);
+  calls('timeout', 'timeout', 'timeout');
+  expect(alerts).toEqual(['payments reset', 'payments timeout']);
+});
