@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { McpCall, Tool } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { createPinAlarm, createPinView } from '../../src/gateway/pin-view.ts';
@@ -127,6 +127,21 @@ test('what is not called is a note, since when, until it is approved again or de
   await close();
 });
 
+test('several that are not called are one note, since the first of them', async () => {
+  vi.useFakeTimers({ toFake: ['Date'], now: 1_000 });
+  try {
+    const { notes, list, introduce, close } = world(3);
+    introduce(SAYS);
+    list({ name: 't1', title: 'Other' });
+    vi.setSystemTime(2_000);
+    list({ name: 't2', title: 'Other' });
+    expect(notes()).toMatchObject([{ since: 1_000, message: expect.stringMatching(/: 2\. svc tools diff/) }]);
+    await close();
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test('each tool is as its server says now: what is not as approved, or not seen, is refused', async () => {
   const { unapproved, tools, view, list, introduce, close } = world(3);
   const [one, two, three] = tools;
@@ -152,13 +167,19 @@ test('each tool is as its server says now: what is not as approved, or not seen,
 });
 
 test('tools that nobody has approved are told of once, and again where they are others', async () => {
-  const { unapproved, lists, close } = world(1);
+  const { unapproved, lists, view, close } = world(1);
   lists('t0');
   expect(unapproved).toEqual([]);
   for (let looks = 0; looks < 3; looks += 1) lists('t0', 'extra');
   expect(unapproved).toEqual([['crm', ['extra']]]);
   lists('t0', 'extra', 'more');
   expect(unapproved.slice(1)).toEqual([['crm', ['extra', 'more']]]);
+  // That there are none any more is no news, and that they are back is.
+  lists('t0');
+  expect(view.seen()).toMatchObject([{ upstream: 'crm', unapproved: [] }]);
+  lists('t0', 'extra', 'more');
+  expect(unapproved.slice(2)).toEqual([['crm', ['extra', 'more']]]);
+  expect(view.seen()).toMatchObject([{ upstream: 'crm', unapproved: ['extra', 'more'] }]);
   await close();
 });
 

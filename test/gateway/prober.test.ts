@@ -4,7 +4,7 @@ import type { LedgerEvent } from '../../src/effects/model/ledger.ts';
 import type { Probe, Tool } from '../../src/effects/model/tool.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
 import { type EffectStore, StoreUnavailable, type AskedOf } from '../../src/effects/store.ts';
-import { type ProbeOutcome, Prober } from '../../src/gateway/prober.ts';
+import { outcomeOfProbe, type ProbeOutcome, Prober } from '../../src/gateway/prober.ts';
 import { refund, type Rig, startRig } from '../api/rig.ts';
 
 const EVERY_MS = 2_000;
@@ -219,6 +219,36 @@ describe('what is due', () => {
     read([]);
     expect(await stopped).toBe(1);
   });
+
+  it('is not looked for again while that of the look before is made', async () => {
+    const reads: ((events: readonly LedgerEvent[]) => void)[] = [];
+    world.due = many(1);
+    await start({ effectLedger: () => new Promise((resolve) => reads.push(resolve)) });
+    await pass(2_000);
+    const looks = world.looks.length;
+    for (const read of reads) read([]);
+    expect(looks).toBe(1);
+    await settle();
+    await pass(1_000);
+    expect(world.looks).toHaveLength(2);
+  });
+
+  it('is the last where the prober is stopped while it is made, whatever else is due', async () => {
+    const reads: ((events: readonly LedgerEvent[]) => void)[] = [];
+    let isHeld = true;
+    world.due = many(11);
+    await start({
+      effectLedger: () =>
+        isHeld ? new Promise((resolve) => reads.push(resolve)) : Promise.resolve<readonly LedgerEvent[]>([]),
+    });
+    const stopped = prober?.stop();
+    await settle();
+    isHeld = false;
+    for (const read of reads) read([]);
+    await stopped;
+    expect(world.outcomes).toHaveLength(reads.length);
+    expect(reads.length).toBeLessThan(11);
+  });
 });
 
 describe('an upstream that does not answer', () => {
@@ -367,4 +397,15 @@ describe('a fault', () => {
     expect(looks).toBe(3);
     expect(world.reported).toEqual([new Error('torn')]);
   });
+});
+
+it.each([
+  [{ isSettled: true, finding: 'happened' }, 'happened'],
+  [{ isSettled: true, finding: 'not_happened' }, 'not_happened'],
+  [{ isSettled: true, finding: 'unknown' }, 'open'],
+  [{ isSettled: false, finding: 'happened' }, 'open'],
+  [{ isSettled: true, finding: 'happened', wasHeard: false }, 'unheard'],
+] as const)('a probe that found %j counts as %s', (found, outcome) => {
+  const probe = { kind: 'probed', effect: unknown, why: '', retryAfterMs: null, wasHeard: true } as const;
+  expect(outcomeOfProbe({ ...probe, ...found })).toBe(outcome);
 });

@@ -54,3 +54,21 @@ test('a silence ends with an answer, and what another upstream says ends none', 
   for (let calls = 0; calls < 2; calls += 1) silent.heard('payments', 'timeout');
   expect(told()).toEqual(['desk']);
 });
+
+test('an answer ends a silence: three calls in a row are one again, and another is told of anew', () => {
+  const alerts: string[] = [];
+  const silent = new SilentUpstreams((upstream, code) => void alerts.push(`${upstream} ${code}`));
+  const calls = (...codes: readonly (string | null)[]): void => {
+    for (const code of codes) silent.heard('payments', code);
+  };
+  calls('timeout', 'timeout', null, 'timeout', 'timeout');
+  silent.heard('mail', 'timeout');
+  expect([alerts, silent.notes(Date.now())]).toEqual([[], []]);
+  calls('reset');
+  expect(alerts).toEqual(['payments reset']);
+  expect(silent.notes(Date.now())).toMatchObject([{ message: expect.stringMatching(/^The last 3 calls of payments/) }]);
+  calls(null);
+  expect(silent.notes(Date.now())).toEqual([]);
+  calls('timeout', 'timeout', 'timeout');
+  expect(alerts).toEqual(['payments reset', 'payments timeout']);
+});

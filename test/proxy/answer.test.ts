@@ -1,16 +1,23 @@
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import type { Route } from '../../src/config/configuration.ts';
 import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { renderProblem } from '../../src/api/problem.ts';
 import type { Code } from '../../src/effects/model/codes.ts';
 import {
+  afterWait,
   type AnswerContext,
+  contextOf,
   linkedAnswer,
   outcomeAnswer,
   passedOnHeaders,
   problemAnswer,
 } from '../../src/proxy/answer.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { type Arrived, readQuery } from '../../src/proxy/arrival.ts';
+import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 import { UPLOADS } from './uploads.ts';
 import { APPROVAL, OUTCOME } from '../effects/records.ts';
@@ -46,22 +53,27 @@ const CONTEXT: AnswerContext = {
 const FORMATS = ['problem', 'stripe', 'openai', 'anthropic', 'github', 'slack', 'graphql', 'kubernetes'] as const;
 
 function answerOf(truncated: boolean, kept?: KeptResult): ReturnType<typeof outcomeAnswer> {
-  const outcome: RunOutcome = {
+  const cut = {
+    kind: 'http',
+    status: 201,
+    headers: {},
+    body: { kind: 'text', value: 'the first pa' },
+    truncated,
+  } as const;
+  return outcomeAnswer(PORTS, { kind: 'outcome', outcome: repeated(kept ?? cut) }, CONTEXT);
+}
+
+/** The outcome of a call that ran before, and what is kept of its answer. */
+function repeated(result: KeptResult): RunOutcome {
+  return {
     decision: 'duplicate_blocked',
     ...OUTCOME,
     reason: { code: 'already_committed', message: 'It ran before.' },
     repeat: true,
     receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
-    result: kept ?? {
-      kind: 'http',
-      status: 201,
-      headers: {},
-      body: { kind: 'text', value: 'the first pa' },
-      truncated,
-    },
+    result,
     resultExpired: false,
   };
-  return outcomeAnswer(PORTS, { kind: 'outcome', outcome }, CONTEXT);
 }
 
 test('on_duplicate: replay gives the whole stored answer; of one that was cut it gives the decision', () => {
@@ -145,6 +157,99 @@ describe('links in the answer to a write', () => {
     expect(JSON.parse(String(answer.body))).toMatchObject({ decision: 'committed', effect_id: 'eff_1' });
     expect(String(answer.body)).not.toContain('shop.test');
   });
+
+  test('that is given again are read like those of the first: where nobody can, the caller gets the decision', async () => {
+    const again = async (value: string): Promise<string> => {
+      const headers = { 'content-type': 'application/json' };
+      const kept = { kind: 'http', status: 201, headers, body: { kind: 'text', value }, truncated: false } as const;
+      const ports = {
+        ...PORTS,
+        upstream: () => ({ url: 'http://shop.test', network: 'any', credentials: null }) as const,
+      };
+      const context = { ...CONTEXT, links: [['url']] };
+      return String((await linkedAnswer(ports, { kind: 'outcome', outcome: repeated(kept) }, context)).body);
+    };
+    expect(await again('{"url":"http://shop.test/a"}')).toBe('{"url":"https://gateway.test/shop/a"}');
+    expect(JSON.parse(await again('{"url":"http://shop.test/a",}'))).toMatchObject({ decision: 'duplicate_blocked' });
+  });
+
+  test('are none in what the gateway itself answers, whatever its members are called', async () => {
+    const outcome: RunOutcome = {
+      decision: 'denied_policy',
+      ...OUTCOME,
+      reason: { code: 'rule_denied', message: '/no' },
+      mismatches: [],
+    };
+    const links = [['reason', 'message'], ['message']];
+    const answer = await linkedAnswer(PORTS, { kind: 'outcome', outcome }, { ...CONTEXT, links });
+    expect(answer).toEqual(outcomeAnswer(PORTS, { kind: 'outcome', outcome }, CONTEXT));
+  });
+});
+
+test('where no route is meant, an answer passes nothing on: no cookie, no foreign link, no form of a library', () => {
+  const raw = new IncomingMessage(new Socket());
+  raw.method = 'POST';
+  raw.headers.host = 'gateway.test';
+  const arrived: Arrived = {
+    kind: 'arrived',
+    principal: BOT,
+    key: 'k',
+    carriedIn: [],
+    authorization: null,
+    viaQuery: false,
+    workspace: 'demo',
+    agentId: null,
+    match: { kind: 'none' },
+    path: '/',
+    query: readQuery(null),
+    address: '',
+    requestId: 'req_1',
+    authenticatedAt: 0,
+    authenticatedInMs: 0,
+  };
+  const { origin, request, ...nowhere } = contextOf(PORTS, raw, 'req_1', arrived);
+  expect([origin(), request]).toEqual(['http://gateway.test', { id: 'req_1', method: 'POST', keyed: false }]);
+  expect(nowhere).toMatchObject({
+    prefix: '',
+    upstream: '',
+    links: [],
+    foreignLinks: 'hide',
+    setCookie: false,
+    onDuplicate: 'conflict',
+    pendingStatus: 202,
+    style: { errorFormat: 'problem', finalStatus: null },
+  });
+  raw.headers['idempotency-key'] = 'k';
+  const route: Route = {
+    upstream: 'shop',
+    prefix: '/shop',
+    host: null,
+    listen: null,
+    undeclared: 'deny',
+    setCookie: true,
+    foreignLinks: 'pass',
+    links: [['next']],
+    rules: [],
+    headers: { forward: [], drop: [], volatile: [], set: {} },
+    keys: { headers: [], schemes: [], query: [] },
+    pendingStatus: 409,
+    errorFormat: 'stripe',
+    finalStatus: 422,
+    undeclaredQuery: null,
+  };
+  const { request: keyed, ...there } = contextOf(PORTS, raw, 'req_1', {
+    ...arrived,
+    match: { kind: 'undeclared', route, tool: makeTool(), resembles: false },
+  });
+  const { upstream, prefix, setCookie, foreignLinks, links, pendingStatus } = route;
+  expect(keyed.keyed).toBe(true);
+  expect(there).toMatchObject({ upstream, prefix, setCookie, foreignLinks, links, pendingStatus, style: route });
+});
+
+test('an answer whose caller has waited says so, and another does not', () => {
+  const answer = { status: 200, headers: { etag: '"1"' }, body: '' };
+  expect(afterWait(answer, 'wait=5')).toEqual({ ...answer, headers: { etag: '"1"', 'preference-applied': 'wait=5' } });
+  expect(afterWait(answer, null)).toEqual(answer);
 });
 
 describe('what is no decision, as the libraries of the route read it', () => {

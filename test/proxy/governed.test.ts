@@ -462,12 +462,14 @@ describe('refused before anything is sent', () => {
   test('another’s key in the path, Svc-Agent-Id or Idempotency-Key is refused, and not shown', async () => {
     const { key: other } = makeKey('account');
     for (const [path, headers] of [
+      [`/shop/v1/orders/${other}`, {}],
       [`/shop/v1/orders/${other.replaceAll('_', '%5F')}`, {}],
       ['/shop/v1/nowhere', { 'svc-agent-id': other }],
       ['/shop/v1/nowhere', { 'idempotency-key': other }],
     ] as const) {
       const answer = await world.call('GET', path, { key: world.keys.account, headers });
       expect([answer.status, answer.body.code]).toEqual([400, 'invalid_request']);
+      expect(answer.body.detail).toContain('holds an API key');
       expect(answer.text).not.toContain(other.slice(-38));
     }
   });

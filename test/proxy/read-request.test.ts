@@ -32,6 +32,10 @@ interface Asked {
   readonly limits?: UploadLimits;
   /** Whether the request says how long its body is. */
   readonly declared?: boolean;
+  /** What comes behind the body, each part in a turn of its own. */
+  readonly later?: readonly string[];
+  /** The caller goes before the body is whole. */
+  readonly leaves?: boolean;
 }
 
 /** What becomes of a request by a tool. */
@@ -56,8 +60,17 @@ async function read(request: Partial<RequestTemplate>, asked: Asked) {
     ...(coding === undefined ? {} : { 'content-encoding': coding }),
   };
   incoming.push(body ?? null);
-  if (body !== undefined) incoming.push(null);
-  incoming.complete = true;
+  const later = [...(asked.later ?? [])];
+  const goOn = (): void => {
+    const part = later.shift();
+    incoming.complete = part === undefined && asked.leaves !== true;
+    if (part !== undefined) setImmediate(goOn);
+    else if (asked.leaves === true) return void incoming.destroy();
+    incoming.push(part ?? null);
+  };
+  if (body === undefined) incoming.complete = true;
+  else if (later.length === 0 && asked.leaves !== true) goOn();
+  else setImmediate(goOn);
   const found = await readRequest(
     {
       catalog: () => catalog,
@@ -168,10 +181,18 @@ describe('a body of another kind is refused with the line that would take it', (
     ['application/merge-patch+json', true],
     ['application/json; charset="UTF-8"', true],
     ['application/json; charset=utf-16', false],
+    ['application/json; profile=x', true],
     ['text/json', false],
   ])('JSON as %s is read: %s', async (type, isRead) => {
     const found = await read({ body: ['x'] }, { type, body: '{"x":1}' });
     expect('params' in found).toBe(isRead);
+  });
+
+  test('JSON that is none is named with its place', async () => {
+    expect(await read({ body: ['x'] }, { body: '{"x":1,\n "y":}' })).toMatchObject({
+      code: 'invalid_json',
+      detail: expect.stringMatching(/line 2, column 6/),
+    });
   });
 
   test('a body is bounded by what it is once it is decoded, and one that is not in its coding is named', async () => {
@@ -256,6 +277,43 @@ describe('files', () => {
       },
     );
     expect(second).toMatchObject({ code: 'too_large' });
+    expect(spool.used()).toBe(0);
+  });
+
+  test.each([
+    ['in one piece', 'begin the key end', []],
+    ['in two', 'begin the k', ['ey end']],
+    ['a byte at a time', 'begin t', ['h', 'e', ' ', 'k', 'e', 'y', ' end']],
+  ])('with the key of the caller in them go nowhere: %s', async (_how, body, later) => {
+    const sent = { type: 'a/b', body, later, declared: false, spool };
+    expect(await read(opaque, sent)).toMatchObject({ code: 'invalid_request', detail: expect.stringContaining('key') });
+    expect(spool.used()).toBe(0);
+    expect(await read(opaque, { ...sent, body: body.replace('t', 'T') })).toHaveProperty('params');
+  });
+
+  test('of a caller that goes before they are whole are nobody’s', async () => {
+    const type = 'multipart/form-data; boundary=b';
+    for (const [request, sent] of [
+      [opaque, { type: 'a/b', body: 'half' }],
+      [
+        { body: '*', bodyType: 'multipart' },
+        { type, body: multipart('half').slice(0, -10) },
+      ],
+    ] as const)
+      expect(await read(request, { ...sent, declared: false, leaves: true, spool })).toEqual({ kind: 'gone' });
+    expect(spool.used()).toBe(0);
+  });
+
+  test('in a form that is none, or names no boundary, are refused with what is wrong', async () => {
+    const form = { body: '*', bodyType: 'multipart' } as const;
+    const type = 'multipart/form-data';
+    expect(await read(form, { type, body: multipart('x'), spool })).toMatchObject({
+      code: 'invalid_request',
+      detail: expect.stringContaining('boundary'),
+    });
+    expect(await read(form, { type: `${type}; boundary=b`, body: 'no form', spool })).toMatchObject({
+      code: 'invalid_request',
+    });
     expect(spool.used()).toBe(0);
   });
 });

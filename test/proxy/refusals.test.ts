@@ -83,6 +83,10 @@ it('a refusal is an event of whom the key belongs to, and of no agent that a req
   expect(await refusals.refuse(ofAccount, 'POST', refusal)).toMatchObject({
     outcome: { agentId: '', effectId: 'eff_2' },
   });
+  const bound = { kind: 'profile', profile: 'p', workspace: 'demo', agentId: 'bound', scopes: [] } as const;
+  const ofProfile = { ...ofAccount, principal: { ...ofKey, ...bound } };
+  expect(await refusals.refuse(ofProfile, 'POST', refusal)).toMatchObject({ outcome: { agentId: 'bound' } });
+  expect(written.pop()?.[1].actor).toEqual({ type: 'agent', id: 'bound' });
   const data = { decision: 'denied_policy', code: 'no_rule_allows', path: '/v1/nothing', upstream: null, tool: '' };
   expect(written).toEqual([
     [
@@ -129,7 +133,13 @@ it('what was only counted is written after a second, and then each refusal has i
   expect(counts.slice(11)).toEqual([1]);
   await vi.advanceTimersByTimeAsync(1_000);
   expect(counts.slice(12)).toEqual([]);
+  // So it is in each second that follows, and at the end what was counted until then.
+  for (let times = 0; times < 13; times += 1) await refuse();
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(counts.slice(12 + 10)).toEqual([3]);
+  for (let times = 0; times < 14; times += 1) await refuse();
   await refusals.close();
+  expect(counts.slice(12 + 10 + 1 + 10)).toEqual([4]);
   expect(vi.getTimerCount()).toBe(0);
 });
 
