@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { KEY_KINDS } from '../../src/effects/model/principal.ts';
-import { hashKey, makeKey, parseKey } from '../../src/identity/key-format.ts';
+import { hashKey, holdsKey, makeKey, parseKey } from '../../src/identity/key-format.ts';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
@@ -54,6 +54,13 @@ describe('key format', () => {
         },
       ),
     );
+  });
+
+  it('is found within a text wherever it stands, and what only has its form is none', () => {
+    const { key } = makeKey('agent');
+    const invented = `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`;
+    for (const text of [key, `see ${key}.`, `${invented} ${key}`, `x=${key}&y`]) expect(holdsKey(text)).toBe(true);
+    for (const text of [invented, 'svc_agent_', key.replace('svc_', 'SVC_'), '']) expect(holdsKey(text)).toBe(false);
   });
 
   it('draws all letters evenly, and no key twice', () => {

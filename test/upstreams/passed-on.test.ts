@@ -161,6 +161,15 @@ describe('a stream that is whole', () => {
     expect([bytes, tail?.length]).toEqual([10_000, kept]);
   });
 
+  test('the end of what is no text is not kept as one', () => {
+    for (const last of [[0xff, 0xfe], [0xc3]]) {
+      const passed = createPassedOn(1_000);
+      passed.take(Buffer.from('data: x\n\n'));
+      passed.take(Buffer.from(last));
+      expect(passed.facts()).toMatchObject({ bytes: 9 + last.length, tail: null });
+    }
+  });
+
   test('the upstream is not read while the caller does not take what came', async () => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears, { timeoutMs: 50 });
