@@ -361,6 +361,12 @@ describe('what is not passed on', () => {
     ['a refusal', 'HTTP/1.1 400 Bad Request\r\ncontent-type: text/event-stream', 'failed'],
     ['an error', 'HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/event-stream', 'unknown'],
     ['JSON', 'HTTP/1.1 200 OK\r\ncontent-type: application/json', 'committed'],
+    ['what may be JSON', 'HTTP/1.1 200 OK\r\nx-type: none', 'committed'],
+    [
+      'a success that says nothing of the whole',
+      'HTTP/1.1 207 Multi-Status\r\ncontent-type: text/event-stream',
+      'unknown',
+    ],
   ])('%s', async (_, head, kind) => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears);
