@@ -24,6 +24,32 @@ it.each([
   expect((await rig.send('HEAD', path)).status).toBe(status);
 });
 
+it.each([
+  ['export', 'export'],
+  ['the ledger', 'ledger'],
+])('a key that was made for one agent reads no %s, whatever its profile reads', async (_what, path) => {
+  const auditor = async (agentId: string | null): Promise<string> => {
+    const made = rig.ports.keys.create({
+      user: 'olga',
+      madeBy: null,
+      name: 'audit',
+      kind: 'profile',
+      profile: 'auditor',
+      workspace: 'demo',
+      agentId,
+      scopes: null,
+      allowedTools: null,
+      expiresInMs: null,
+    });
+    if (made.kind === 'refused') throw new Error(JSON.stringify(made.faults));
+    await rig.ports.store.putKey(made.record, { type: 'gateway', id: 'test' });
+    return made.key;
+  };
+  expect((await rig.send('GET', `${WS}/${path}`, { key: await auditor(null) })).status).toBe(200);
+  const refused = await rig.send('GET', `${WS}/${path}`, { key: await auditor('bot') });
+  expect([refused.status, refused.json['code']]).toEqual([403, 'wrong_key_kind']);
+});
+
 it('an export that is over makes room for the next: only two at a time are made', async () => {
   for (let made = 0; made < 4; made += 1)
     expect((await rig.send('GET', `${WS}/export?format=bundle`)).status, `export ${made + 1}`).toBe(200);

@@ -432,6 +432,49 @@ test.each(['--from FILE --tool t', '--from FILE --before 2030-01-01T00:00:00Z', 
   },
 );
 
+test('svc effects resolve --tool: a tool that nobody knows is a slip, and one of which nothing is unknown is none', async () => {
+  answerTo = (url) =>
+    url.includes('/tools') ? { tools: [{ name: 'payments.refund' }] } : { effects: [], next_cursor: null };
+  const resolve = (tool: string) => svc('effects', 'resolve', '--outcome', 'happened', '--yes', '--tool', tool, ...to);
+  expect(await resolve('payments.refnd')).toMatchObject({
+    code: 64,
+    err: expect.stringMatching(/No tool is called 'payments\.refnd'.*payments\.refund/),
+  });
+  expect(await resolve('payments.refund')).toMatchObject({
+    code: 0,
+    out: 'Settled as happened: 0. Refused: 0.',
+  });
+  expect(asked.filter((one) => one.startsWith('POST'))).toEqual([]);
+});
+
+test('svc pause: an end that is said twice is a slip, and nothing is paused', async () => {
+  const twice = ['--for', '1h', '--until', '2030-01-01T00:00:00Z'];
+  const { code, err } = await svc('pause', '--all', '--reason', 'r', ...twice, ...to);
+  expect([code, err, asked]).toEqual([64, expect.stringContaining('give one'), []]);
+});
+
+test('svc receipts keys: since when each signs, and until when a retired one did; no keys are no answer', async () => {
+  const key = { kty: 'OKP', crv: 'Ed25519', x: Buffer.alloc(32, 1).toString('base64url') };
+  answer = {
+    keys: [
+      { ...key, iat: 1_750_000_000 },
+      { ...key, iat: 1_700_000_000, exp: 1_750_000_000 },
+    ],
+  };
+  const { out, code } = await svc('receipts', 'keys', ...to);
+  expect([code, out.split('\n').map((line) => line.match(/\d{4}-\S+/g))]).toEqual([
+    0,
+    [null, ['2025-06-15T15:06:40.000Z'], ['2023-11-14T22:13:20.000Z', '2025-06-15T15:06:40.000Z']],
+  ]);
+  for (const none of [{ keys: [] }, {}]) {
+    answer = none;
+    expect(await svc('receipts', 'keys', ...to)).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('does not say which keys sign receipts'),
+    });
+  }
+});
+
 test.each(LISTS)('svc %s: nothing is there', async (words, of) => {
   answer = { [of]: [], next_cursor: null };
   expect(await svc(...words.split(' '), ...to)).toEqual({ code: 0, out: `No ${of}.`, err: '' });

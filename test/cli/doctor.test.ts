@@ -176,6 +176,29 @@ describe('svc doctor', () => {
     expect(await examined(['gateway'], { inUse: true })).toEqual([expect.stringMatching(/^skipped: runs/), 0]);
   });
 
+  it('asks it on this machine where it listens on every address', async () => {
+    configure(port);
+    writeFileSync(file, readFileSync(file, 'utf8').replace('server: {', 'server: { host: 0.0.0.0,'));
+    const asked = vi.spyOn(globalThis, 'fetch');
+    expect(await examined(['gateway'], { inUse: true })).toEqual(['ok: takes calls', 0]);
+    expect(asked.mock.calls.map(([address]) => address)).toEqual([new URL(`http://127.0.0.1:${port}/readyz`)]);
+    asked.mockRestore();
+    configure(0);
+    expect(await examined(['port'])).toEqual(['ok: chosen by the system', 0]);
+  });
+
+  it('fails where an upstream does not answer, with why and what to mend', async () => {
+    const probeUpstream: CliPorts['probeUpstream'] = async ({ id }) =>
+      id === 'one' ? { kind: 'answered', status: 404, date: null } : { kind: 'silent', why: 'nobody listens' };
+    const inspectStore: CliPorts['inspectStore'] = async () => SOUND;
+    const { code, out } = await svcWith({ probeUpstream, inspectStore }, 'doctor', file);
+    expect(code).toBe(1);
+    expect(out).toMatch(/^ok +upstream one +\S+ answers \(HTTP 404\) in \d+ ms$/m);
+    expect(out).toMatch(
+      /^FAIL upstream two +\S+ does not answer: nobody listens\n +to mend it: start it, or mend url/m,
+    );
+  });
+
   it('asks it at the port for operators where there is one', async () => {
     readiness = { ready: true };
     configure(0);

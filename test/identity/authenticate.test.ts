@@ -318,6 +318,16 @@ describe('rotating the master secret', () => {
     const without = createAuthenticator({ store: shelf, users: shelf, peppers: [PEPPER], elapsed: () => clock });
     expect(await without.authenticate(key)).toMatchObject({ why: 'wrong_secret' });
   });
+
+  it('keeps keys valid under each secret that is named, however many there were since', async () => {
+    const oldest = createSecretKey(Buffer.alloc(32, 9));
+    const peppers = [PEPPER, OLD_PEPPER, oldest] as const;
+    const all = createAuthenticator({ store: shelf, users: shelf, peppers, elapsed: () => clock });
+    for (const pepper of peppers) {
+      const { key } = shelve(shelf, 'account', {}, pepper);
+      expect(await all.authenticate(key)).toMatchObject({ kind: 'account' });
+    }
+  });
 });
 
 describe('when a key was last used', () => {

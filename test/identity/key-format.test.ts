@@ -63,6 +63,13 @@ describe('key format', () => {
     );
   });
 
+  it('is found within a text wherever it stands, and what only has its form is none', () => {
+    const { key } = makeKey('agent');
+    const invented = `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`;
+    for (const text of [key, `see ${key}.`, `${invented} ${key}`, `x=${key}&y`]) expect(holdsKey(text)).toBe(true);
+    for (const text of [invented, 'svc_agent_', key.replace('svc_', 'SVC_'), '']) expect(holdsKey(text)).toBe(false);
+  });
+
   it('draws all letters evenly, and no key twice', () => {
     const counts = new Map<string, number>();
     const keys = new Set<string>();

@@ -101,6 +101,7 @@ describe('making a key', () => {
     expect(record).toMatchObject({ scopes: ['traces:read'], allowedTools: ['a.c'] });
     expect(faults({ profile: 'runner', scopes: ['traces:read', 'governance:write'] })).toEqual(['/scopes/1']);
     expect(faults({ profile: 'runner', allowedTools: ['a.b', 'a.d'] })).toEqual(['/allowed_tools/1']);
+    expect(faults({ profile: 'mcp_readonly', allowedTools: ['payments.refund'] })).toEqual(['/allowed_tools/0']);
     expect(faults({ kind: 'account', allowedTools: ['a.b', 'a b', ''] })).toEqual([
       '/allowed_tools/1',
       '/allowed_tools/2',

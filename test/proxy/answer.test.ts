@@ -414,6 +414,27 @@ describe('the answer to a write', () => {
     expect(answerTo(failed(300)).headers).toHaveProperty('x-should-retry', 'false');
   });
 
+  test.each([409, 500, 503])(
+    'of an upstream that did it, and says so with %d, is not repeated by libraries',
+    (status) => {
+      const { headers } = answerTo({
+        ...BASE,
+        decision: 'committed',
+        receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
+        answer: upstreams(status),
+        result: null,
+        accepted: false,
+        responseTruncated: false,
+        settlement: 'done',
+      });
+      expect(headers).toMatchObject({
+        'svc-decision': 'committed',
+        'x-should-retry': 'false',
+        'stripe-should-retry': 'false',
+      });
+    },
+  );
+
   test('has the pause that the upstream asks for once, in the upstream’s words', () => {
     const retryAfterMs = 5_000;
     expect(answerTo(failed(429, { retryAfterMs })).headers['retry-after']).toBe('5');

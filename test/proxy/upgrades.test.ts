@@ -110,6 +110,13 @@ describe('a wish for h2c is ignored, and the request served', () => {
     socket.destroy();
   });
 
+  test('and so is one for a WebSocket of a request that writes: it is a write like any other', async () => {
+    const { socket, answers } = open();
+    socket.write(note('not-a-socket', 'a note').replace('Upgrade: h2c', 'Upgrade: websocket'));
+    expect((await answers(1)).statuses).toEqual([201]);
+    socket.destroy();
+  });
+
   test('with what was sent behind it in one piece; nothing is lost or answered in another order', async () => {
     const plain = (path: string): string => java('GET', path).replace(/^Upgrade: h2c\r\n/m, '');
     const { socket, answers } = open();

@@ -269,6 +269,17 @@ describe('nothing sent', () => {
     },
   );
 
+  test('a body that is written anew goes with its own type: its boundary is another than the caller’s', async () => {
+    open();
+    const body = { contentType: 'multipart/form-data; boundary=own', length: 3, pieces: [Buffer.from('abc')] };
+    const headers = { 'content-type': 'multipart/form-data; boundary=callers' };
+    const to = { method: 'POST', pathAndQuery: '/v1/payments/p1/refunds' };
+    const proxied = { kind: 'http', ...to, headers, body, setCookie: false } as const;
+    await upstreams.send(makeDispatch({ proxied }));
+    const last = (await service.ledger()).requests.at(-1);
+    expect(last).toMatchObject({ text: 'abc', headers: { 'content-type': body.contentType, 'content-length': '3' } });
+  });
+
   test('the event loop blocked between the decision to send and the write', async () => {
     open({ connections: 1 });
     await send('ok');
@@ -459,6 +470,25 @@ describe('state', () => {
     expect(await upstreams.readState(tool, { payment_id: 'p1' })).toMatchObject({ kind: 'unreadable' });
     await service.mode({ mode: 'half' });
     expect(await upstreams.readState(tool, { payment_id: 'p1' })).toMatchObject({ kind: 'unreadable' });
+  });
+});
+
+describe('the state of a target', () => {
+  test.each([
+    [200, 'read'],
+    // Where something else has it, or there is a page about it, its own state is not known.
+    [304, 'unreadable'],
+    [302, 'unreadable'],
+    [404, 'unreadable'],
+  ])('an object that comes with %d is %s', async (status, kind) => {
+    const server = createHttpServer((_request, response) => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end('{"status":"open"}');
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    open({ url: urlOf(server, 'http') });
+    expect(await upstreams.readState(makeTool(), { payment_id: 'p1' })).toMatchObject({ kind });
+    server.closeAllConnections();
+    await closed(server);
   });
 });
 

@@ -161,6 +161,15 @@ describe('a stream that is whole', () => {
     expect([bytes, tail?.length]).toEqual([10_000, kept]);
   });
 
+  test('the end of what is no text is not kept as one', () => {
+    for (const last of [[0xff, 0xfe], [0xc3]]) {
+      const passed = createPassedOn(1_000);
+      passed.take(Buffer.from('data: x\n\n'));
+      passed.take(Buffer.from(last));
+      expect(passed.facts()).toMatchObject({ bytes: 9 + last.length, tail: null });
+    }
+  });
+
   test('the upstream is not read while the caller does not take what came', async () => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears, { timeoutMs: 50 });
@@ -352,6 +361,12 @@ describe('what is not passed on', () => {
     ['a refusal', 'HTTP/1.1 400 Bad Request\r\ncontent-type: text/event-stream', 'failed'],
     ['an error', 'HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/event-stream', 'unknown'],
     ['JSON', 'HTTP/1.1 200 OK\r\ncontent-type: application/json', 'committed'],
+    ['what may be JSON', 'HTTP/1.1 200 OK\r\nx-type: none', 'committed'],
+    [
+      'a success that says nothing of the whole',
+      'HTTP/1.1 207 Multi-Status\r\ncontent-type: text/event-stream',
+      'unknown',
+    ],
   ])('%s', async (_, head, kind) => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears);
