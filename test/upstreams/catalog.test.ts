@@ -172,6 +172,10 @@ describe('requests', () => {
     const rendered = renderRequest(planOf(refund.call.request), params);
     expect(rendered.headers).toEqual({ 'x-tenant': 'blue', 'content-type': 'application/json' });
     expect(rendered.body).toEqual(Buffer.from('{"amount":5,"note":"ü"}'));
+    const spaced = renderRequest(planOf(refund.call.request), { payment_id: 'p', tenant: 'a b%/' });
+    expect(spaced.headers).toMatchObject({ 'x-tenant': 'a b%/' });
+    const bare = { method: 'GET', path: '/x/{a}', query: ['b'], headers: {}, body: [] };
+    expect(renderRequest(planOf(bare), { a: '1', b: '2' })).toMatchObject({ body: null, headers: {} });
     const rest = renderRequest(planOf(free.call.request), { a: 'x', b: 1, c: [2] });
     expect(rest.body).toEqual(Buffer.from('{"b":1,"c":[2]}'));
     expect(renderRequest(planOf(free.call.request), { a: 'é %?#&', b: 'x' }).pathAndQuery).toBe(

@@ -423,6 +423,9 @@ describe('the spool', () => {
     await upload.discard();
     await upload.discard();
     expect(spool.used()).toBe(0);
+    // What still arrives of a request that is over takes no room.
+    expect(() => upload.open().write(Buffer.alloc(1))).toThrow('the request is over');
+    expect(spool.used()).toBe(0);
     await expect(
       upload.files
         .read(digests[0] ?? '')
