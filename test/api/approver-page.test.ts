@@ -8,6 +8,7 @@ import {
   whatChanged,
   whyAnew,
 } from '../../src/api/approver/earlier.ts';
+import { alikeHtml, alikeIn, allowedHtml } from '../../src/api/approver/alike.ts';
 import { changesIn, fieldsHtml } from '../../src/api/approver/fields.ts';
 import { htmlText } from '../../src/api/approver/html.ts';
 import { approvalPage, overtakenText } from '../../src/api/approver/page.ts';
@@ -720,11 +721,69 @@ describe('what is shown', () => {
     const before = { ...now, requirements: [{ ...requirement, quorum: 2, summary: 'Another <b>text</b>' }] };
     const changed = whatChanged(before, now, 'EUR');
     expect(changed.map(({ name }) => name)).toEqual(['What will happen', 'Who may decide']);
+    const to = { roles: ['cfo'], users: ['nora'] };
+    const later = { ...now, requirements: [{ ...requirement, escalate: { afterMs: 1, at: 1, to } }] };
+    expect(whatChanged(now, later, 'EUR')).toMatchObject([
+      { name: 'Who may decide', now: '1 of finance-lead, later also cfo, nora' },
+    ]);
     const shown = await shownToMaria();
     const text = approvalPage(shown, { user: 'maria', form: 'f', path: asked.path, notice: null, changed });
     expect(text).toMatch(
       /role="alert">What is asked has changed[\s\S]*<td>Another &lt;b&gt;text[\s\S]*2 of finance-lead/,
     );
+  });
+
+  it('offers the next calls once each, and says in what they may differ, and what was allowed', async () => {
+    const shown = await shownToMaria();
+    const offered = (times: number, varies: object = {}) => {
+      const alike = { times, forMs: 3_600_000, varies: JSON.parse(JSON.stringify(varies)) };
+      return htmlText(alikeHtml({ ...shown, alike }, {}));
+    };
+    const counts = (times: number) =>
+      [...offered(times).matchAll(/<option value="(\d+)"/g)].map(([, count]) => Number(count));
+    expect([counts(1), counts(5), counts(7)]).toEqual([[1], [1, 2, 3, 5], [1, 2, 3, 5, 7]]);
+    expect(offered(2)).toMatch(/>Let the next one in without asking<.*>Let the next 2 in without asking</s);
+    expect(offered(2)).toContain('the same params, all of them. Budgets');
+    const choice = { currency: { kind: 'choice', of: ['EUR', 'USD'] } };
+    expect(offered(2, choice)).toContain('the same params, but for currency: EUR or USD. Budgets');
+    const given: AllowanceRecord = {
+      id: 'alw_1',
+      workspace: 'demo',
+      likeness: 'alike',
+      approvalId: 'apr_1',
+      effectId: 'eff_1',
+      agentId: 'bot',
+      tool: 'payments.refund',
+      target: 'payment:pay_1',
+      rules: [],
+      varies: {},
+      by: { user: 'maria', keyId: 'key_1' },
+      times: 1,
+      used: 0,
+      givenAt: 0,
+      expiresAt: 0,
+      epoch: 0,
+    };
+    const allowed = (times: number) => htmlText(allowedHtml({ ...shown, allowed: { ...given, times } }));
+    expect([allowed(1), allowed(3)]).toEqual([
+      expect.stringContaining('maria let the next call like it in'),
+      expect.stringContaining('maria let the next 3 calls like it in'),
+    ]);
+  });
+
+  it.each([
+    [{}, undefined],
+    [
+      { alike: '3', alike_until: '2026-01-02T03:04:05.000Z' },
+      { times: 3, until: Date.UTC(2026, 0, 2, 3, 4, 5) },
+    ],
+    [{ alike: '0', alike_until: '2026-01-02T03:04:05.000Z' }, null],
+    [{ alike: '1e3', alike_until: '2026-01-02T03:04:05.000Z' }, null],
+    [{ alike: '1000', alike_until: '2026-01-02T03:04:05.000Z' }, null],
+    [{ alike: '3' }, null],
+    [{ alike: '3', alike_until: 'tomorrow' }, null],
+  ])('of a form with %j takes the next calls as the page gives them, and nothing else', (fields, asked) => {
+    expect(alikeIn(fields)).toEqual(asked);
   });
 
   it('says why people are asked anew, and to who approved that nothing was sent', async () => {

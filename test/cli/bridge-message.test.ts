@@ -99,6 +99,8 @@ describe('tools whose arguments are repeated in headers', () => {
     tools.learn({ tools: [toolWith('see', 'Region'), { name: 7 }, null] });
     expect(sent()).toEqual({ ...plain, 'mcp-param-region': 'eu' });
     expect(sent('prompts/get')).toEqual({ 'mcp-method': 'prompts/get', 'mcp-name': 'see' });
+    // A method that names nothing is repeated all the same.
+    expect(sent('tools/list')).toEqual({ 'mcp-method': 'tools/list' });
     tools.learn({ tools: [{ name: 'see', inputSchema: {} }] });
     expect(sent()).toEqual(plain);
   });

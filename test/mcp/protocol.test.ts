@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { RpcMessage, RpcRequest } from '../../src/mcp/jsonrpc.ts';
-import { acquainted, cacheable, noMethod } from '../../src/mcp/own-answers.ts';
+import { acquainted, cacheable, inForm, noMethod } from '../../src/mcp/own-answers.ts';
 import { META } from '../../src/mcp-protocol/revisions.ts';
 import { type Era, eraOf, type MirrorHeaders } from '../../src/mcp/protocol.ts';
 
@@ -62,6 +62,10 @@ describe('the era of a message', () => {
     const headers = { 'mcp-protocol-version': '2026-07-28' };
     expect(eraOf(note('notifications/cancelled'), headers)).toMatchObject({ kind: 'stateless' });
     expect(eraOf(note('notifications/cancelled', { _meta: ENVELOPE }), {})).toMatchObject({ kind: 'stateless' });
+    const told = { ...ENVELOPE, [META.clientCapabilities]: { roots: {} } };
+    expect(eraOf(note('notifications/cancelled', { _meta: told }), {})).toMatchObject({
+      clientCapabilities: { roots: {} },
+    });
   });
 
   it('of an answer is one with sessions', () => {
@@ -105,6 +109,26 @@ describe('an envelope with a fault', () => {
     expect(list({ ...ENVELOPE, [META.protocolVersion]: 'v999' })).toMatchObject({
       error: { data: { supported: ['2026-07-28'], requested: 'v999' } },
     });
+    // Who says it in a header alone may be of either era.
+    const versions = ['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
+    expect(list(undefined, { 'mcp-protocol-version': '2024-01-01' })).toMatchObject({
+      error: { data: { supported: versions, requested: '2024-01-01' } },
+    });
+    const long = 'v'.repeat(1_000);
+    expect(list(undefined, { 'mcp-protocol-version': long })).toMatchObject({
+      error: { message: expect.stringMatching(/ v{100}\.$/), data: { requested: 'v'.repeat(100) } },
+    });
+  });
+
+  it('says what is missing in it', () => {
+    const missing = (meta: JsonObject | undefined) => {
+      const era = list(meta, MODERN);
+      return era.kind === 'refused' ? era.error.data : era;
+    };
+    expect(missing(undefined)).toEqual({ missing: ['_meta'] });
+    expect(missing({})).toEqual({ missing: [META.protocolVersion, META.clientCapabilities] });
+    expect(missing({ [META.clientCapabilities]: {} })).toEqual({ missing: [META.protocolVersion] });
+    expect(missing({ [META.protocolVersion]: '2026-07-28' })).toEqual({ missing: [META.clientCapabilities] });
   });
 
   it('begins no session under a header of the new era', () => {
@@ -160,6 +184,18 @@ describe('how the gateway makes itself acquainted', () => {
     expect(acquainted(asks('server/discover'), stateless, own)).toMatchObject({ ttlMs: 0, cacheScope: 'private' });
     expect(cacheable({ tools: [] }, stateless)).toEqual({ tools: [], ttlMs: 0, cacheScope: 'private' });
     expect(cacheable({ tools: [] }, sessions)).toEqual({ tools: [] });
+  });
+
+  it('gives each era its own form: who answered and that it is all in the one, and neither in the other', () => {
+    const { serverInfo } = own;
+    expect(inForm({ tools: [], _meta: { a: 1 } }, stateless, own)).toEqual({
+      resultType: 'complete',
+      tools: [],
+      _meta: { a: 1, [META.serverInfo]: serverInfo },
+    });
+    expect(inForm({ resultType: 'input_required' }, stateless, own)).toMatchObject({ resultType: 'input_required' });
+    expect(inForm({ resultType: 'complete', tools: [] }, sessions, own)).toEqual({ tools: [] });
+    expect(inForm({ resultType: 'input_required' }, sessions, own)).toEqual({ resultType: 'input_required' });
   });
 
   it('says with 404 that there is no such method, but for clients with sessions, whose session that would end', () => {

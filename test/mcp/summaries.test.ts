@@ -6,6 +6,7 @@ import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
 import type { EffectFilter } from '../../src/effects/store.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { catalogTools } from '../../src/mcp/control/catalog.ts';
+import { explainTools } from '../../src/mcp/control/explain.ts';
 import { observabilityTools } from '../../src/mcp/control/observability.ts';
 import type { ControlPorts } from '../../src/mcp/control/ports.ts';
 import { readinessTools } from '../../src/mcp/control/readiness.ts';
@@ -115,9 +116,11 @@ describe('a summary', () => {
         },
       },
     });
-    const ask = async (args: JsonObject = {}, call: Partial<ToolCall> = {}) =>
-      (await answerOf(tools, { window: '1h', ...args }, call)).structured;
-    return { ask, asked };
+    const answer = (args: JsonObject = {}, call: Partial<ToolCall> = {}) =>
+      answerOf(tools, { window: '1h', ...args }, call);
+    const ask = async (...of: Parameters<typeof answer>) => (await answer(...of)).structured;
+    const say = async () => (await answer()).text;
+    return { ask, say, asked };
   }
 
   test('has the times of those that were sent by nearest rank: of the last attempt, and of that alone', async () => {
@@ -172,6 +175,17 @@ describe('a summary', () => {
       { code: 'rule_denied', decision: 'denied_policy', rule: 's/one', count: 1 },
       { code: 'budget_exceeded', decision: 'denied_policy', rule: null, count: 1 },
     ]);
+  });
+
+  test('says in words how many there were, the most frequent first, why most were refused, and whether there are more', async () => {
+    expect(await summaryOf([]).say()).toBe('Nothing happened in the last 1h.');
+    expect(await summaryOf([{}]).say()).toBe('In the last 1h: 1 effects (1 committed).');
+    const refused = [denied('budget_exceeded'), denied('rule_denied'), denied('rule_denied')];
+    expect(await summaryOf([{}, ...refused]).say()).toBe(
+      'In the last 1h: 4 effects (3 denied_policy, 1 committed). The most frequent refusal: rule_denied (2).',
+    );
+    const many = Array.from({ length: 1_001 }, () => ({}));
+    expect(await summaryOf(many).say()).toMatch(/1000 committed\)\. These are the newest; the window holds more\.$/);
   });
 
   test('is told apart by what is asked, the largest twenty groups first', async () => {
@@ -349,6 +363,39 @@ describe('readiness', () => {
     expect(checks.find(({ status }) => status !== 'ok')?.['fix']).toEqual(expect.any(String));
   });
 
+  test('says in words what each check found, and what to do', async () => {
+    const messageOf = async (id: string, ...of: Parameters<typeof found>) =>
+      (await found(...of)).checks.find((check) => check['id'] === id)?.['message'];
+    const closed = { policies: { couldPermit: () => false } };
+    expect(await messageOf('policies_loaded', closed)).toBe(
+      'No rule could ever permit 1 of 1 writing tools (payments.refund).',
+    );
+    const { text } = await found({ ...closed, mode: 'observe' });
+    expect(text).toMatch(
+      /^Score 88 of 100\. Policies only observe: .* Set policies\.mode to enforce .*Write rules for them/,
+    );
+    const approvals = [0, 1, DAY + 1, DAY + 2];
+    expect(await messageOf('approvals_wait', { approvals })).toBe(
+      '2 requests have waited for approval for more than a day.',
+    );
+    expect(await messageOf('approvals_wait', { approvals: [0, 1] })).toBe(
+      '2 requests wait for approval, none for longer than a day.',
+    );
+    const by = { keyId: 'key_1', keyKind: 'account', user: 'maria' } as const;
+    const pause = {
+      id: 'p',
+      workspace: 'demo',
+      scope: { kind: 'workspace' },
+      reason: 'r',
+      by,
+      createdAt: 0,
+      until: null,
+    } as const;
+    const pauses = async () => ({ pauses: [pause, pause, pause], version: 1 });
+    expect(await messageOf('pauses', { store: { pauses } })).toBe('3 pauses are in force.');
+    expect(await found({ store: { pauses } })).toMatchObject({ bad: ['pauses warn'], ready: true });
+  });
+
   test('a store that takes nothing is told by its own words', async () => {
     const problem = { code: 'store_full', message: 'its disk is full' } as const;
     const health = () => ({ ready: false, durability: 'sync', problem, epoch: 1 }) as const;
@@ -386,6 +433,48 @@ describe('readiness', () => {
   });
 });
 
+describe('an explanation', () => {
+  test.each([
+    ['tool', createCatalog([])],
+    ['agent', createCatalog([makeTool({ name: 'a.b' })])],
+  ])('of a call whose %s is gone has the rules by name, and what decided then', async (what, catalog) => {
+    const matched = [{ rule: 's/one', effect: 'deny', unknown: [] }] as const;
+    const trace = { ...EFFECT.trace, matched, policyVersion: 'then' };
+    const tools = explainTools({
+      ...PORTS,
+      inLine: (_key, make) => make(),
+      installation: notAsked,
+      policies: () => ({ mode: 'enforce', set: POLICIES }),
+      catalog: () => catalog,
+      directory: { agent: () => null },
+      store: { ...STORE, effect: async () => ({ ...EFFECT, trace }) },
+    });
+    const { structured, text } = await answerOf(tools, { effect_id: 'eff_1' });
+    expect(structured).toMatchObject({
+      decided_with: 'then',
+      policy_version: POLICIES.version,
+      rules: [{ rule: 's/one', effect: 'deny', matches: true }],
+      near_misses: [],
+    });
+    expect(text).toContain(`Its ${what} is not declared any more`);
+  });
+
+  test('is of a call or of a policy, not of both and not of none', async () => {
+    const tools = explainTools({
+      ...PORTS,
+      inLine: (_key, make) => make(),
+      installation: notAsked,
+      policies: notAsked,
+      store: STORE,
+    });
+    for (const args of [{}, { effect_id: 'eff_1', policy: 'world' }])
+      expect(await tools[0]?.run(args, CALL)).toMatchObject({
+        kind: 'faults',
+        faults: [{ message: 'needs effect_id or policy, one of both' }],
+      });
+  });
+});
+
 describe('a search of tools', () => {
   /** What a key of a person, or of a profile, is told of an MCP server that lists more than was approved. */
   async function found(
@@ -393,7 +482,22 @@ describe('a search of tools', () => {
     call: Partial<ToolCall> = {},
     state: ReturnType<ControlPorts['pins']['stateOf']> = null,
   ) {
-    const seen = [{ upstream: 'crm', failure: null, unapproved: ['look', 'wipe', 'Dear model'] }];
+    const { structured } = await answerOf(toolsOf(state), {}, { ...call, principal: readerOf(principal) });
+    return JSON.parse(JSON.stringify(structured['tools'])) as {
+      name: string;
+      allowed: boolean;
+      reason: string | null;
+    }[];
+  }
+  function readerOf(principal: Partial<ToolCall['principal']>) {
+    const reader = { ...BOT, kind: 'profile', profile: 'p', agentId: null, scopes: ['tools:read'], ...principal };
+    return reader as ToolCall['principal'];
+  }
+  function toolsOf(
+    state: ReturnType<ControlPorts['pins']['stateOf']> = null,
+    unapproved: readonly string[] = ['look', 'wipe', 'Dear model'],
+  ) {
+    const seen = [{ upstream: 'crm', failure: null, unapproved }];
     const ports: ControlPorts = {
       ...PORTS,
       store: STORE,
@@ -402,14 +506,7 @@ describe('a search of tools', () => {
       policies: () => ({ mode: 'enforce', set: POLICIES }),
       pins: { stateOf: () => state, seen: () => seen },
     };
-    const reader = { ...BOT, kind: 'profile', profile: 'p', agentId: null, scopes: ['tools:read'], ...principal };
-    const of = { ...call, principal: reader as ToolCall['principal'] };
-    const { structured } = await answerOf(catalogTools(ports, []), {}, of);
-    return JSON.parse(JSON.stringify(structured['tools'])) as {
-      name: string;
-      allowed: boolean;
-      reason: string | null;
-    }[];
+    return catalogTools(ports, []);
   }
   const names = async (...of: Parameters<typeof found>) => (await found(...of)).map(({ name }) => name);
 
@@ -425,6 +522,25 @@ describe('a search of tools', () => {
   test('names neither itself nor the description of a tool to who reads governance alone', async () => {
     const seen = await names({ scopes: ['governance:read'] });
     expect(seen.filter((name) => name.startsWith('svc.'))).toEqual([]);
+  });
+
+  test('names two hundred of those of a server, and says how many fit and how many it shows', async () => {
+    const many = Array.from({ length: 300 }, (_, n) => `t${n}`);
+    const { text } = await answerOf(toolsOf(null, many), { upstream: 'crm' }, { principal: readerOf({}) });
+    expect(text).toMatch(/^200 tools fit; these are the first 20: crm\.t0, /);
+    const few = await answerOf(toolsOf(null, ['look']), { upstream: 'crm' }, { principal: readerOf({}) });
+    expect(few.text).toBe('1 tools fit: crm.look.');
+  });
+
+  test('describes nothing that nobody has approved, and says where people see it', async () => {
+    const describing = toolsOf()[1];
+    const said = async (tool: string) => describing?.run({ tool }, { ...CALL, principal: readerOf({}) });
+    const message = 'names a tool that nobody has approved; svc tools diff shows it to people';
+    expect(await said('crm.look')).toMatchObject({ kind: 'faults', faults: [{ path: '/tool', message }] });
+    expect(await said('crm.other')).toMatchObject({
+      kind: 'faults',
+      faults: [{ message: expect.stringMatching(/^names no tool that this key may see/) }],
+    });
   });
 
   test('says of a write that a read-only key may not run it, and of a read that it may', async () => {

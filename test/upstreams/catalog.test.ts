@@ -55,6 +55,14 @@ describe('params', () => {
     expect(faults({ payment_id: 'p', amount: 1 })).toEqual([]);
   });
 
+  test('that the path or the target needs are asked for, and are whole where they are numbers', () => {
+    expect(faults({ b: '1' }, free)).toEqual(['/params/a is required: the path needs it']);
+    const needed = 'names the target: it must be a string that is not empty, or an integer';
+    for (const b of ['', 2 ** 53, 0.5, true, null])
+      expect(faults({ a: 'x', b }, free)).toEqual([`/params/b ${needed}`]);
+    for (const b of ['1', 2 ** 53 - 1]) expect(faults({ a: 'x', b }, free)).toEqual([]);
+  });
+
   test.each(['form', 'multipart'] as const)(
     'a %s through the effects API has no names that it may not have in a request: none twice for some servers, none that changes what it is',
     (bodyType) => {
@@ -164,6 +172,10 @@ describe('requests', () => {
     const rendered = renderRequest(planOf(refund.call.request), params);
     expect(rendered.headers).toEqual({ 'x-tenant': 'blue', 'content-type': 'application/json' });
     expect(rendered.body).toEqual(Buffer.from('{"amount":5,"note":"ü"}'));
+    const spaced = renderRequest(planOf(refund.call.request), { payment_id: 'p', tenant: 'a b%/' });
+    expect(spaced.headers).toMatchObject({ 'x-tenant': 'a b%/' });
+    const bare = { method: 'GET', path: '/x/{a}', query: ['b'], headers: {}, body: [] };
+    expect(renderRequest(planOf(bare), { a: '1', b: '2' })).toMatchObject({ body: null, headers: {} });
     const rest = renderRequest(planOf(free.call.request), { a: 'x', b: 1, c: [2] });
     expect(rest.body).toEqual(Buffer.from('{"b":1,"c":[2]}'));
     expect(renderRequest(planOf(free.call.request), { a: 'é %?#&', b: 'x' }).pathAndQuery).toBe(

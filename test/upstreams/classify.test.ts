@@ -137,6 +137,13 @@ describe('the one table', () => {
     expect(classify('write', { ...NONE, unknown: [200], committed: [200] }, answer(200)).outcome).toBe('unknown');
   });
 
+  test('an answer that broke off says with which status it began, and how it ended', () => {
+    const seen: Seen = { kind: 'broken', status: 206, code: 'reset', message: 'its answer broke off' };
+    const message = 'the upstream answered 206, and its answer broke off';
+    expect(classify('write', NONE, seen)).toMatchObject({ outcome: 'unknown', code: 'reset', message });
+    expect(classify('read', NONE, seen)).toMatchObject({ outcome: 'failed', code: 'reset', message });
+  });
+
   test('declared bodies, in order, own members only', () => {
     const map: OutcomeMap = {
       ...NONE,

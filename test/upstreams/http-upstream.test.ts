@@ -1,10 +1,12 @@
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer, type Server } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { HttpAnswer, UpstreamAnswer } from '../../src/effects/model/answer.ts';
 import type { UpstreamResult } from '../../src/effects/upstream.ts';
+import { takeFiles } from '../../src/upstreams/http/given-files.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
 import { makeDispatch, makeTool } from './tool.ts';
@@ -318,7 +320,8 @@ describe('nothing sent', () => {
       shut = true;
       return queued;
     });
-    expect(seen.result).toMatchObject({ kind: 'held_back', by: 'paused' });
+    const evidence = { code: 'not_dispatched', message: 'a pause was heard before it was sent', startedAt: null };
+    expect(seen.result).toMatchObject({ kind: 'held_back', by: 'paused', evidence });
     await slow;
     expect(seen.requests).toBeLessThanOrEqual(1);
     const { requests } = await service.ledger();
@@ -333,7 +336,8 @@ describe('nothing sent', () => {
     });
     const deadline = performance.now() + 100;
     const result = await upstreams.send(makeDispatch({ gate: () => (performance.now() < deadline ? 'go' : 'late') }));
-    expect(result).toMatchObject({ kind: 'held_back', by: 'late' });
+    const evidence = { code: 'not_dispatched', message: 'the time to send it was over', startedAt: null };
+    expect(result).toMatchObject({ kind: 'held_back', by: 'late', evidence });
     // Not only when the connection is free, seconds later.
     expect(isFree).toBe(false);
     await slow;
@@ -380,6 +384,9 @@ describe('addresses', () => {
       open({ url: `http://${host}:${port}`, network: 'public' });
       const seen = await since(() => send('ok'));
       expect(seen.result).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed' } });
+      // A name is not even connected to: none of its addresses is one that may be.
+      const { message } = seen.result.evidence;
+      expect(message.startsWith('every address of the upstream is refused')).toBe(host === 'localhost');
       expect(seen.requests).toBe(0);
       // Reads that stream through have connections of their own.
       const read = await since(async () =>
@@ -426,6 +433,30 @@ describe('headers', () => {
     expect(last?.text).toBe('{"amount":  7}');
   });
 
+  test('a body with files has a type and a length of its own, and its digest is that of all that was sent', async () => {
+    open();
+    const request = {
+      method: 'POST',
+      path: '/v1/files',
+      query: [],
+      headers: {},
+      body: '*',
+      bodyType: 'multipart',
+    } as const;
+    const tool = makeTool({ request, target: null });
+    const { params, files } = takeFiles(tool, { note: 'n', file: { filename: 'f.txt', data: 'aGVsbG8=' } });
+    const headers = { 'content-type': 'multipart/form-data; boundary=of-the-caller' };
+    const result = await upstreams.send(makeDispatch({ tool, params, files, headers }));
+    const last = (await service.ledger()).requests.at(-1);
+    const boundary =
+      /^multipart\/form-data; boundary="?([^"]+)"?$/.exec(String(last?.headers['content-type']))?.[1] ?? '';
+    expect(['', 'of-the-caller']).not.toContain(boundary);
+    expect(last?.text).toContain(`--${boundary}`);
+    expect(last?.headers['content-length']).toBe(String(Buffer.byteLength(last?.text ?? '')));
+    const sent = createHash('sha256').update(`POST /v1/files\n${last?.text}`).digest('base64url');
+    expect(result.evidence.sent).toBe(sent);
+  });
+
   test('no key is sent to an upstream that does not dedupe', async () => {
     open();
     await upstreams.send(makeDispatch());
@@ -453,6 +484,25 @@ describe('state', () => {
     const last = (await service.ledger()).requests.at(-1);
     expect(last).toMatchObject({ method: 'GET', url: '/v1/payments/p1', text: '' });
     expect(last?.headers).toMatchObject({ 'x-upstream-key': 'upstream-secret', 'user-agent': 'svc-gateway' });
+  });
+
+  test.each<[string, number, string, number, string]>([
+    ['an address elsewhere', 302, '{"status":"open"}', 17, 'the upstream answered 302'],
+    ['a part of an answer', 200, '{"status":"open"}', 100, 'the answer was cut, or longer than what is read'],
+    ['a list', 200, '[1]', 3, 'the answer is not a JSON object'],
+  ])('is not %s', async (_, status, body, length, message) => {
+    const server = createHttpServer((_request, response) => {
+      response.writeHead(status, { 'content-type': 'application/json', 'content-length': length });
+      response.write(body, () => response.destroy());
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    open({ url: `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}` });
+    try {
+      expect(await upstreams.readState(makeTool(), { payment_id: 'p1' })).toEqual({ kind: 'unreadable', message });
+    } finally {
+      server.close();
+    }
   });
 
   test('is read, or said to be unreadable', async () => {

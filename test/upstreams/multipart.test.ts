@@ -281,6 +281,20 @@ describe('what servers read in different ways is refused, with its place', () =>
     expect(spool.used()).toBe(0);
   });
 
+  test('half a line end, or more than one, behind the last boundary', async () => {
+    for (const [end, isOk] of [
+      ['\r\n', true],
+      ['', true],
+      ['\r', false],
+      ['\n', false],
+      ['\r\n\r\n', false],
+    ] as const) {
+      const { form, upload } = await read(`${part(field).slice(0, -2)}${end}`, { size: 1 });
+      await upload.discard();
+      expect([end, form.ok]).toEqual([end, isOk]);
+    }
+  });
+
   test('headers that do not end are not waited for', async () => {
     const { form, upload } = await read(`--b\r\n${field}`.padEnd(9_000, 'x'), { size: 1_000 });
     await upload.discard();
@@ -409,6 +423,9 @@ describe('the spool', () => {
     }
     await upload.discard();
     await upload.discard();
+    expect(spool.used()).toBe(0);
+    // What still arrives of a request that is over takes no room.
+    expect(() => upload.open().write(Buffer.alloc(1))).toThrow('the request is over');
     expect(spool.used()).toBe(0);
     await expect(
       upload.files

@@ -9,6 +9,7 @@ test.each([
   [{}, {}],
   [{ 'retry-after': '3' }, { retryAfterMs: 3000 }],
   [{ 'retry-after': '3', 'retry-after-ms': '2500' }, { retryAfterMs: 2500 }],
+  [{ 'retry-after-ms': '999999999999' }, { retryAfterMs: 86_400_000 }],
   [{ 'retry-after': 'Tue, 24 Nov 2026 00:00:07 GMT' }, { retryAfterMs: 7000 }],
   [{ 'retry-after': 'Mon, 23 Nov 2026 00:00:07 GMT' }, { retryAfterMs: 0 }],
   [{ 'retry-after': 'soon' }, {}],

@@ -34,6 +34,18 @@ describe('the faults of params', () => {
     ]);
   });
 
+  it.each<[JsonObject, JsonObject, string]>([
+    [{ properties: { a: { const: 'x' } } }, { a: 'y' }, '/params/a must be "x"'],
+    [{ properties: { a: { enum: ['x', 1] } } }, { a: 'y' }, '/params/a must be one of ["x",1]'],
+    [{ properties: { a: {} }, unevaluatedProperties: false }, { b: 1 }, '/params/b is not a param of this tool'],
+    [{ properties: { a: {} }, additionalProperties: false }, { b: 1 }, '/params/b is not a param of this tool'],
+    // What every object inherits is no param that was given.
+    [{ properties: { toString: {} }, required: ['toString'] }, {}, '/params/toString is required'],
+  ])('of %j, %j is told so that it can be mended', (schema, params, said) => {
+    const faults = check({ type: 'object', ...schema }, params);
+    expect(faults.map(({ path, message }) => `${path} ${message}`)).toEqual([said]);
+  });
+
   it('show neither a long name nor a long list whole', () => {
     const schema = { type: 'object', additionalProperties: false, properties: { e: { enum: WRONG.map((_, n) => n) } } };
     for (const { path, message } of check(schema, { ['n'.repeat(500_000)]: 1, e: 'x' })) {

@@ -170,6 +170,18 @@ describe('a stream that is whole', () => {
     }
   });
 
+  test('the end that is kept begins with a whole character, or is no text', () => {
+    const endOf = (text: Buffer) => {
+      const passed = createPassedOn(9);
+      passed.take(text);
+      return passed.facts().tail;
+    };
+    expect(endOf(Buffer.from('é'.repeat(8)))).toBe('é'.repeat(4));
+    expect(endOf(Buffer.from('😀'.repeat(4)))).toBe('😀'.repeat(2));
+    expect(endOf(Buffer.alloc(16, 0xff))).toBeNull();
+    expect(endOf(Buffer.from('12345678'))).toBe('12345678');
+  });
+
   test('the upstream is not read while the caller does not take what came', async () => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears, { timeoutMs: 50 });
@@ -374,6 +386,12 @@ describe('what is not passed on', () => {
     expect((await result).kind).toBe(kind);
     expect(heard.heads).toEqual([]);
     expect(heard.text()).toBe('');
+  });
+
+  test('a refusal that breaks off, which is one all the same', async () => {
+    const { socket, result } = await begun(listener().hears);
+    socket.end('HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"error"');
+    expect(await result).toMatchObject({ kind: 'failed', evidence: { code: 'http_status' } });
   });
 
   test('the answer of a tool whose answers are no streams', async () => {

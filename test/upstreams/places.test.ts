@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it, vi } from 'vitest';
 import { createPlaces } from '../../src/upstreams/upstreams.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
@@ -129,6 +130,19 @@ it('what runs keeps its place when the configuration is taken on anew', async ()
   expect(await take('c')).toBeNull();
   held[0]?.();
   expect(await take('c')).not.toBeNull();
+  await upstreams.close();
+});
+
+it('there are as many places as the configuration says now; for a tunnel nobody waits', async () => {
+  const upstreams = createUpstreams([{ ...UP, connections: 1 }], LIMITS);
+  const isFree = async (kind: 'calls' | 'tunnels', agent: string): Promise<unknown> => {
+    const place = await Promise.race([upstreams.place(kind, 'up', agent), delay(50, 'waits')]);
+    return typeof place === 'function' ? 'free' : place;
+  };
+  expect([await isFree('calls', 'a'), await isFree('calls', 'b')]).toEqual(['free', 'waits']);
+  expect([await isFree('tunnels', 'a'), await isFree('tunnels', 'b')]).toEqual(['free', null]);
+  upstreams.update([{ ...UP, connections: 2 }], LIMITS);
+  expect(await isFree('calls', 'c')).toBe('free');
   await upstreams.close();
 });
 

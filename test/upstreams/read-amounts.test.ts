@@ -24,6 +24,7 @@ describe('amounts in a stream', () => {
     ].join('');
     for (const size of [1, 2, 7, 64, text.length]) expect(read(text, size)).toEqual({ token: 43 });
     expect(read(text.replaceAll('\n', '\r\n'), 5)).toEqual({ token: 43 });
+    expect(read(text.replaceAll('\n', '\r'), text.length)).toEqual({ token: 43 });
   });
 
   test('an event that is not complete says nothing', () => {
