@@ -86,7 +86,7 @@ const TIMED = [
  * and the larger files first, and the small files of `unit` and `unit-alone` fill up what is left at the end.
  */
 const SHARED = { maxWorkers: 4, sequence: { groupOrder: 0 } };
-const PAIRED = { maxWorkers: 2, sequence: { groupOrder: 1 } };
+const PAIRED = { maxWorkers: 3, sequence: { groupOrder: 1 } };
 const SOLE = { maxWorkers: 1, sequence: { groupOrder: 2 } };
 
 /** What changes or measures its process: it gets one of its own. */
