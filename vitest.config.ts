@@ -27,6 +27,13 @@ const SYSTEM = [
   'test/browser',
 ];
 
+/** What holds the stores to their promises on real files: small files that take long, and would be alone at the end. */
+const STORES = [
+  'test/contract/embedded.test.ts',
+  'test/port/{embedded,embedded-kill,records}.test.ts',
+  'test/stores/{export-in-thread,fence,thread-restarts}.test.ts',
+];
+
 /** What needs no service either, and takes its time: exhaustive and random searches, builds. Not part of `npm run test:unit`. */
 const LONG = [
   'client/test/package.test.ts',
@@ -81,12 +88,12 @@ const TIMED = [
 ];
 
 /**
- * One after the other: what waits for processes and connections more than it computes, and so is more at once than the two
- * cores; then what has a core of its own; then what has the machine. Within each, vitest takes the projects by their names
- * and the larger files first, and the small files of `unit` and `unit-alone` fill up what is left at the end.
+ * One after the other: all that may share the machine; then what counts on a processor that is mostly free, and waits more
+ * than it computes; then what has the machine. Within each, vitest takes the projects by their names and the larger files
+ * first, and the small files of `unit` and `unit-alone` fill up what is left at the end.
  */
 const SHARED = { maxWorkers: 4, sequence: { groupOrder: 0 } };
-const PAIRED = { maxWorkers: 3, sequence: { groupOrder: 1 } };
+const SPACED = { maxWorkers: 3, sequence: { groupOrder: 1 } };
 const SOLE = { maxWorkers: 1, sequence: { groupOrder: 2 } };
 
 /** What changes or measures its process: it gets one of its own. */
@@ -146,14 +153,15 @@ export default defineConfig({
         include: ['test/**/*.test.ts', 'client/test/**/*.test.ts'],
         // Files share a process, and what they import is read once: that was a third of the time that they took.
         isolate: false,
-        exclude: [...filesIn(SYSTEM), ...LONG, ...ALONE, ...skipped],
+        exclude: [...filesIn(SYSTEM), ...LONG, ...STORES, ...ALONE, ...skipped],
         ...SHARED,
       }),
+      ofSources({ name: 'stores', include: STORES, exclude: skipped, isolate: false, ...SHARED }),
       ofSources({
         name: 'unit-alone',
         include: [...ALONE],
         exclude: [...filesIn(SYSTEM), ...LONG, ...skipped],
-        ...PAIRED,
+        ...SPACED,
       }),
       ofSources({ name: 'long', include: LONG, exclude: skipped, ...SHARED }),
       ofBuild({
@@ -164,7 +172,7 @@ export default defineConfig({
         ...SHARED,
       }),
       ofBuild({ name: 'system-alone', include: SYSTEM_ALONE, exclude: [...MEASURED, ...TIMED, ...skipped], ...SHARED }),
-      ofBuild({ name: 'measured', include: MEASURED, exclude: skipped, ...PAIRED }),
+      ofBuild({ name: 'measured', include: MEASURED, exclude: skipped, ...SPACED }),
       ofBuild({ name: 'timed', include: TIMED, exclude: skipped, ...SOLE }),
     ],
   },
