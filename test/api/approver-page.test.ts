@@ -226,6 +226,17 @@ describe('what is shown', () => {
     expect(text).not.toContain('canary');
   });
 
+  it('says in whole what the policy has to say, however long that is', async () => {
+    const shown = await shownToMaria();
+    const summary = `Refund, ${'with a reason that goes on and on, '.repeat(20)}to the customer`;
+    const requirements = shown.approval.requirements.map((one) => ({ ...one, summary }));
+    const page = approvalPage(
+      { ...shown, approval: { ...shown.approval, requirements } },
+      { user: 'maria', form: 'f', path: asked.path, notice: null },
+    );
+    expect(page).toContain(`<p class="what">${summary}</p>`);
+  });
+
   it('is no question any more from the moment on at which its time is over, also where nobody has noted that', async () => {
     const shown = await shownToMaria();
     const at = (now: number) =>

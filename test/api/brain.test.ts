@@ -43,6 +43,11 @@ describe('entities', () => {
     const list = await rig.send('GET', `${ENTITIES}?type=customer`);
     expect(list.json).toMatchObject({ entities: [{ ...ACME, links: [] }], next_cursor: null });
 
+    // An id is what stands there, also where that looks like an escape.
+    await put([{ ...ORDER, id: 'of%2Fold', name: 'Old' }]);
+    expect((await rig.send('GET', `${ENTITIES}/order/of%252Fold`)).json).toMatchObject({ id: 'of%2Fold', name: 'Old' });
+    expect((await rig.send('DELETE', `${ENTITIES}/order/of%252Fold`, { key: rig.keys.admin })).status).toBe(200);
+
     const found = await search('query=acmee%20corporation&entity_type=customer&join_to=order', rig.keys.readonly);
     expect(found.status).toBe(200);
     expect(found.json).toMatchObject({

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { probeByItself } from '../../src/effects/run/probe-effect.ts';
 import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { People } from '../../src/effects/run/recall.ts';
@@ -44,12 +45,17 @@ async function granted() {
   return voted;
 }
 
-type Changes = { readonly ports?: Partial<EffectPorts>; readonly people?: Partial<People> };
+interface Changes {
+  readonly ports?: Partial<EffectPorts>;
+  readonly people?: Partial<People>;
+  readonly effect?: Partial<EffectRecord>;
+}
 
 /** What the gateway does with a granted call when something is not there any more. */
-async function sent({ ports = {}, people = {} }: Changes) {
+async function sent({ ports = {}, people = {}, effect: changed = {} }: Changes) {
   const { approval, effect } = await granted();
-  const became = await dispatchGranted({ ...rig.core, ...ports }, { ...rig.people, ...people }, approval, effect);
+  const by = { ...rig.people, ...people };
+  const became = await dispatchGranted({ ...rig.core, ...ports }, by, approval, { ...effect, ...changed });
   const { store } = rig.core;
   return { became, approval: await store.approval(WS, approval.id), effect: await store.effect(WS, effect.id) };
 }
@@ -88,6 +94,7 @@ describe('a granted call', () => {
       'denied_policy',
       () => ({ ports: { secrets: { ...rig.core.secrets, open: () => null } } }),
     ],
+    ['the params were erased', 'params_unreadable', 'denied_policy', () => ({ effect: { sealed: null } })],
   ] as const)('ends where %s', async (_why, code, decision, changes) => {
     const { became, approval, effect } = await sent(changes());
     expect(became).toMatchObject({ kind: 'ended', reason: { code } });

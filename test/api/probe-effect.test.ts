@@ -281,7 +281,11 @@ it('is refused, and nothing is sent, where there is nothing to ask, or nobody ma
   expect(await code(changed(withTool({ ...TOOL, digest: 'another' })))).toBe('conflict');
   expect(await code(changed({ place: async () => null }))).toBe('conflict');
   expect(await code(changed({ secrets: { ...rig.core.secrets, open: () => null } }))).toBe('conflict');
-  expect(await code(changed({ mayRead: () => ({ code: 'rule_denied', message: 'Not now.' }) }))).toBe('conflict');
+  // It is the read that has to be as it was approved, not the write that it is about.
+  const unless = (name: string): Partial<EffectPorts> => ({
+    mayRead: (read) => (read.name === name ? { code: 'tool_quarantined', message: 'Not now.' } : null),
+  });
+  expect(await code(changed(unless(READ.name)))).toBe('conflict');
   for (const paused of [TOOL.name, READ.name]) {
     const match: EffectPorts['pauses']['match'] = (_workspace, { tool, agentId, upstream, keyId }) =>
       tool === paused && agentId === 'support-bot' && upstream === 'payments' && keyId === effect.actor.keyId

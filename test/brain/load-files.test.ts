@@ -94,8 +94,12 @@ it('leaves newer files of another gateway in the store, unless it is told to', a
   await loader.load(WS, old, 'leave');
   await loader.load(WS, newer, 'leave');
   expect(await loader.load(WS, old, 'leave')).toEqual({ kind: 'older' });
+  // Nor those that were followed by files that were followed in turn.
+  const newest = said([customer('c1', 'tin'), customer('c2')]);
+  await loader.load(WS, newest, 'leave');
+  for (const before of [old, newer]) expect(await loader.load(WS, before, 'leave')).toEqual({ kind: 'older' });
   expect((await store.entities(WS, [{ type: 'customer', id: 'c1' }]))[0]?.body).toContain('tin');
-  expect(await loader.load(WS, old, 'load')).toMatchObject({ kind: 'loaded', put: 1 });
+  expect(await loader.load(WS, old, 'load')).toMatchObject({ kind: 'loaded', put: 1, removed: 1 });
   expect(await loader.load(WS, old, 'leave')).toEqual({ kind: 'same' });
 });
 

@@ -142,9 +142,9 @@ pools: [{ id: gpu, units: 4 }]
     expect(Object.fromEntries(configuration.rolesOf)).toEqual({ maria: ['lead', 'clerk'], otto: [] });
   });
 
-  test('roles need no declaration', async () => {
-    const yaml = 'users: [{ id: maria, roles: [lead] }]\n';
-    expect((await load(yaml)).roles).toEqual(['lead']);
+  test('roles need no declaration, and their names may have colons, dots and hyphens', async () => {
+    const yaml = 'users: [{ id: maria, roles: ["team:lead.eu-1"] }]\n';
+    expect((await load(yaml)).roles).toEqual(['team:lead.eu-1']);
     expect(await faults(yaml)).toEqual([]);
   });
 

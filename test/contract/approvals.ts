@@ -376,6 +376,14 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 60, spent: 0 }]);
     });
 
+    at.timed('asks anew from the end of a request on, though one of two had agreed to it', async () => {
+      const verdict = asking({ quorum: 2, expiresMs: 1_000 });
+      const first = await pending({ idempotencyKey: 'k', verdict });
+      await at.store.vote(voteRequest(first.approval));
+      at.advance(1_000);
+      expect(await pending({ idempotencyKey: 'k', verdict })).toMatchObject({ created: true, approval: { votes: [] } });
+    });
+
     at.timed('says of each end of a request whether somebody had agreed, and by whom it ended', async () => {
       const verdict = asking({ expiresMs: 1_000 });
       const [undecided, agreed] = [await pending({ verdict }), await pending({ verdict })];

@@ -258,6 +258,7 @@ describe('refused before anything is sent', () => {
     ['no key', 'POST', orders, { key: null, headers: key(), body: '{"amount":1}' }, 401, 'missing_key'],
     ['a wrong key', 'POST', orders, { key: 'svc_x', headers: key(), body: '{"amount":1}' }, 401, 'invalid_key'],
     ['no idempotency key', 'POST', orders, { body: '{"amount":1}' }, 400, 'idempotency_key_required'],
+    ['no idempotency key of a PUT', 'PUT', '/shop/v1/files/a', { body: '{}' }, 400, 'idempotency_key_required'],
     [
       'a bad idempotency key',
       'POST',

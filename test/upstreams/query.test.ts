@@ -114,6 +114,7 @@ describe('a query is read as its writers mean it, and written in one way', () =>
 describe('what servers read in different ways is refused, with its place', () => {
   test.each<[string, RegExp]>([
     ['dry=true&dry=false', /^\/query\/dry stands more than once.*type: array/],
+    ['dry=true&dry=true', /^\/query\/dry stands more than once.*type: array/],
     ['dry=true&Dry=false', /^\/query\/Dry stands beside/],
     ['Dry=false', /^\/query\/Dry is what some servers take for a param/],
     ['dry[]=true', /^\/query\/dry\[\] is what some servers take for a param/],
