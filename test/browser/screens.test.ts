@@ -372,7 +372,9 @@ describe('what is unknown', () => {
     });
     const [older, newer] = [at('payment:older', 9 * HOUR, 3.01 * HOUR), at('payment:newer', 2.5 * HOUR, 1.01 * HOUR)];
     await answered(/effects\?state=unknown/, { effects: [newer, { ...older, id: 'eff_older' }], next_cursor: null });
-    await answered(`**/effects/${real.id}`, { effect: newer, ledger: [] });
+    const [hold] = real.holds;
+    const holds = [hold, { ...hold, budget: 'payments/team-month', amount: 7 }];
+    await answered(`**/effects/${real.id}`, { effect: { ...newer, holds }, ledger: [] });
     await open('unknown', '.unknown input');
     const rows = page.locator('.unknown ol > li');
     expect(await rows.locator('.since').allInnerTexts()).toEqual(['3 h', '1 h']);
@@ -383,6 +385,8 @@ describe('what is unknown', () => {
     const sent = page.locator('section[aria-labelledby=settle] dt', { hasText: /^Sent$/ });
     await sent.waitFor();
     expect(await timesIn(sent.locator('xpath=following-sibling::dd[1]'))).toEqual([newer.evidence.started_at]);
+    const held = page.locator('section[aria-labelledby=settle] dt', { hasText: /^Holds of / });
+    expect(await held.allInnerTexts()).toEqual([`Holds of ${hold.budget}`, 'Holds of payments/team-month']);
   });
 });
 

@@ -59,12 +59,12 @@ export async function startMcpWorld() {
     bot: await agent('bot'),
     cat: await agent('cat'),
     lead: await makeApiKey(gateway, 'maria', { kind: 'account', workspace: 'demo' }),
-    /** Of bot, for one tool. */
+    /** Of bot, for one tool, and one of another server that has the name of one here. */
     limited: await makeApiKey(gateway, 'olga', {
       kind: 'agent',
       workspace: 'demo',
       agent_id: 'bot',
-      allowed_tools: ['crm.echo'],
+      allowed_tools: ['crm.echo', 'shop.look'],
     }),
   };
   return {
