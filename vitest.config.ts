@@ -131,12 +131,18 @@ interface Project {
 
 /** A project whose tests start real processes from `dist/`. */
 const ofBuild = ({ include, exclude, ...test }: Project) => ({
-  test: { ...test, include: [...include], exclude: [...exclude], ...PATIENT },
+  test: { ...test, include: [...include], exclude: [...exclude], setupFiles: ['test/node-fetch.ts'], ...PATIENT },
 });
 
 /** A project whose tests take the sources, the command line's those of the client too: they need no build. */
 const ofSources = ({ include, exclude, ...test }: Project) => ({
-  test: { ...test, include: [...include], exclude: [...exclude], setupFiles: ['test/property-seed.ts'], ...PATIENT },
+  test: {
+    ...test,
+    include: [...include],
+    exclude: [...exclude],
+    setupFiles: ['test/node-fetch.ts', 'test/property-seed.ts'],
+    ...PATIENT,
+  },
   plugins: [plantFaults()],
   resolve: { alias },
 });
