@@ -11,9 +11,6 @@ const state = mkdtempSync(join(tmpdir(), 'svc-state-'));
 process.env['XDG_STATE_HOME'] = state;
 process.once('exit', () => rmSync(state, { recursive: true, force: true }));
 
-/** Where `test/run.mjs` keeps modules that were compiled, for its second run. */
-const cache = process.env['SVC_TEST_CACHE'];
-
 /** `unit` and `unit-alone` need no service and no build; `system` starts real processes from `dist/`. */
 const SYSTEM = [
   'test/cost',
@@ -150,8 +147,6 @@ const ofSources = ({ include, exclude, ...test }: Project) => ({
 export default defineConfig({
   test: {
     pool: 'forks',
-    // What the second Node runs was compiled for the first.
-    experimental: { fsModuleCache: cache !== undefined, ...(cache !== undefined && { fsModuleCachePath: cache }) },
     reporters: ['default'],
     projects: [
       ofSources({

@@ -18,6 +18,7 @@ import type { Principal } from '../../src/effects/model/principal.ts';
 import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import { readCalls } from '../../src/effects/wire/calls.ts';
 import { approverOf, begin, type SessionPorts } from '../../src/api/approver/session.ts';
+import { ALLOWANCE } from '../effects/records.ts';
 import { refund, type Rig, type Seen, startRig } from './rig.ts';
 
 /* The page for approvers: what it shows to whom, and by what it decides. */
@@ -415,16 +416,11 @@ describe('what is shown', () => {
     if ('failure' in principal) throw new Error('the key is not valid');
     const now = rig.ports.store.now();
     const given = (id: string, user: string, more: Partial<AllowanceRecord> = {}): AllowanceRecord => ({
+      ...ALLOWANCE,
       id,
-      workspace: 'demo',
       likeness: id,
       approvalId: 'apr_other',
       effectId: 'eff_other',
-      agentId: 'bot',
-      tool: 'payments.refund',
-      target: 'payment:pay_1',
-      rules: [],
-      varies: {},
       by: { user, keyId: 'k' },
       times: 3,
       used: 1,
@@ -757,25 +753,7 @@ describe('what is shown', () => {
     expect(offered(2)).toContain('the same params, all of them. Budgets');
     const choice = { currency: { kind: 'choice', of: ['EUR', 'USD'] } };
     expect(offered(2, choice)).toContain('the same params, but for currency: EUR or USD. Budgets');
-    const given: AllowanceRecord = {
-      id: 'alw_1',
-      workspace: 'demo',
-      likeness: 'alike',
-      approvalId: 'apr_1',
-      effectId: 'eff_1',
-      agentId: 'bot',
-      tool: 'payments.refund',
-      target: 'payment:pay_1',
-      rules: [],
-      varies: {},
-      by: { user: 'maria', keyId: 'key_1' },
-      times: 1,
-      used: 0,
-      givenAt: 0,
-      expiresAt: 0,
-      epoch: 0,
-    };
-    const allowed = (times: number) => htmlText(allowedHtml({ ...shown, allowed: { ...given, times } }));
+    const allowed = (times: number) => htmlText(allowedHtml({ ...shown, allowed: { ...ALLOWANCE, times } }));
     expect([allowed(1), allowed(3)]).toEqual([
       expect.stringContaining('maria let the next call like it in'),
       expect.stringContaining('maria let the next 3 calls like it in'),

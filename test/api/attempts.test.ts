@@ -16,6 +16,7 @@ import type { RunRequest } from '../../src/effects/model/run-request.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { Tool } from '../../src/effects/model/tool.ts';
 import type { UpstreamPort, UpstreamResult } from '../../src/effects/upstream.ts';
+import { ALLOWANCE } from '../effects/records.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 import { NO_FILES } from '../../src/effects/model/files.ts';
 
@@ -924,21 +925,13 @@ describe('a call that was allowed ahead', () => {
   /** A store in which each call is let in by an allowance. */
   function allowing(more: Pick<AllowanceRecord, 'isForged'>): Pick<EffectPorts, 'store'> {
     const { store } = rig.core;
-    const allowance: AllowanceRecord = {
-      id: 'alw_1',
-      workspace: WS,
-      likeness: 'alike',
-      approvalId: 'apr_1',
-      effectId: 'eff_1',
-      agentId: 'bot',
-      tool: 'payments.refund',
-      target: 'payment:pay_1',
+    const by = { user: 'maria', keyId: 'key_of_maria' };
+    const allowance = {
+      ...ALLOWANCE,
       rules: ['world/refund-large'],
-      varies: {},
-      by: { user: 'maria', keyId: 'key_of_maria' },
+      by,
       times: 2,
       used: 1,
-      givenAt: 0,
       expiresAt: 1,
       epoch: 1,
       ...more,

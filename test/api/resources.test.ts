@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import type { Delivery } from '../../src/effects/model/notification.ts';
 import type { Passkey } from '../../src/effects/model/passkey.ts';
+import { ALLOWANCE } from '../effects/records.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -361,22 +362,12 @@ describe('approvals', () => {
 
 describe('what was allowed ahead', () => {
   const given: AllowanceRecord = {
-    id: 'alw_1',
-    workspace: 'demo',
-    likeness: 'alike',
-    approvalId: 'apr_1',
-    effectId: 'eff_1',
-    agentId: 'bot',
-    tool: 'payments.refund',
-    target: 'payment:pay_1',
+    ...ALLOWANCE,
     rules: ['rig/refund-large'],
-    varies: {},
-    by: { user: 'maria', keyId: 'key_1' },
     times: 3,
     used: 1,
     givenAt: 1,
     expiresAt: Number.MAX_SAFE_INTEGER,
-    epoch: 0,
   };
 
   it.each<[string, string, Partial<AllowanceRecord>]>([
@@ -400,22 +391,16 @@ describe('what was allowed ahead', () => {
 
 describe('allowances', () => {
   const given: AllowanceRecord = {
+    ...ALLOWANCE,
     id: 'alw_2',
-    workspace: 'demo',
-    likeness: 'alike',
     approvalId: 'apr_2',
     effectId: 'eff_2',
-    agentId: 'bot',
-    tool: 'payments.refund',
-    target: 'payment:pay_1',
     rules: ['rig/refund-large'],
     varies: { currency: { kind: 'text', maxLength: 80 } },
-    by: { user: 'maria', keyId: 'key_1' },
     times: 3,
     used: 1,
     givenAt: Date.UTC(2026, 0, 1),
     expiresAt: Date.UTC(2026, 0, 2),
-    epoch: 0,
     ended: { why: 'revoked', at: Date.UTC(2026, 0, 1, 1), by: 'nora' },
   };
   const shown = {

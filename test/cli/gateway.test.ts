@@ -105,10 +105,7 @@ async function refund(amount: number, idempotencyKey: string): Promise<Answer> {
 
 const asAccount = (...argv: readonly string[]): ReturnType<typeof svc> => {
   vi.stubEnv('SVC_API_KEY', account);
-  return askAgain(
-    () => svc(...argv, ...at()),
-    ({ err }) => err,
-  );
+  return svc(...argv, ...at());
 };
 
 const asPerson = (answer: string | null, ...argv: readonly string[]): ReturnType<typeof svc> => {

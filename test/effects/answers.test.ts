@@ -13,6 +13,7 @@ import { withoutContent } from '../../src/effects/model/without-content.ts';
 import { admitRequest, approvalBy, budgetOf, rateOf } from '../contract/requests.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { APPROVAL as WAITING, EFFECT } from './records.ts';
+import { OUTCOME } from './records.ts';
 
 const CONTEXT = {
   publicUrl: 'https://gateway.example',
@@ -22,19 +23,10 @@ const CONTEXT = {
 };
 
 const CALL = {
-  workspace: 'demo',
-  effectId: 'eff_1',
+  ...OUTCOME,
   tool: 'payments.refund',
   target: 'payment:pay_1',
-  agentId: 'bot',
-  idempotencyKey: 'k',
-  attempt: 1,
   reason: { code: 'committed', message: 'It happened.' },
-  budgets: [],
-  observed: null,
-  repeat: false,
-  retryAfterMs: null,
-  next: null,
 } as const;
 const RECEIPT = { id: 'rcp_1', jws: 'a.b.c' };
 

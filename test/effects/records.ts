@@ -1,3 +1,4 @@
+import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 
@@ -60,3 +61,23 @@ export const OUTCOME = {
   retryAfterMs: null,
   next: null,
 } as const;
+
+/** The next calls like one that was approved, of which none has been let in. */
+export const ALLOWANCE: AllowanceRecord = {
+  id: 'alw_1',
+  workspace: 'demo',
+  likeness: 'alike',
+  approvalId: 'apr_1',
+  effectId: 'eff_1',
+  agentId: 'bot',
+  tool: 'payments.refund',
+  target: 'payment:pay_1',
+  rules: [],
+  varies: {},
+  by: { user: 'maria', keyId: 'key_1' },
+  times: 1,
+  used: 0,
+  givenAt: 0,
+  expiresAt: 0,
+  epoch: 0,
+};

@@ -182,6 +182,9 @@ describe('idempotency keys', () => {
   });
 });
 
+/** Where the answer of an upstream goes back. */
+const AT_SHOP = { prefix: '/shop', upstreamUrl: 'http://upstream:9', origin: () => 'https://gateway.test' } as const;
+
 describe('headers', () => {
   const hostile = {
     host: 'gateway',
@@ -451,9 +454,7 @@ describe('headers', () => {
     };
     const options = {
       setCookie: false,
-      prefix: '/shop',
-      upstreamUrl: 'http://upstream:9',
-      origin: () => 'https://gateway.test',
+      ...AT_SHOP,
       foreignLinks: 'hide',
       links: [],
     } as const;
@@ -483,9 +484,7 @@ describe('headers', () => {
   ])('a redirect to %s', (location, expected) => {
     const options = {
       setCookie: false,
-      prefix: '/shop',
-      upstreamUrl: 'http://upstream:9',
-      origin: () => 'https://gateway.test',
+      ...AT_SHOP,
       foreignLinks: 'hide',
       links: [],
     } as const;
@@ -535,9 +534,7 @@ describe('headers', () => {
   ])('links %s', (link, expected) => {
     const options = {
       setCookie: false,
-      prefix: '/shop',
-      upstreamUrl: 'http://upstream:9',
-      origin: () => 'https://gateway.test',
+      ...AT_SHOP,
     };
     expect(returnedHeaders({ link }, { ...options, foreignLinks: 'hide' })).toEqual(expected);
     // Nothing is put aside, nor lost, where the route passes what leads elsewhere.
@@ -549,9 +546,7 @@ describe('headers', () => {
   test('of a header that comes several times all goes back, each byte as it came', () => {
     const options = {
       setCookie: true,
-      prefix: '/shop',
-      upstreamUrl: 'http://upstream:9',
-      origin: () => 'https://gateway.test',
+      ...AT_SHOP,
       foreignLinks: 'hide',
     } as const;
     const link = ['</i>; rel="next"; title="é"', '</j>; rel="last"'];
