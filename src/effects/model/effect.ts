@@ -150,7 +150,7 @@ export interface EffectActor {
   readonly via: Via;
 }
 
-/** The stages of a run, in their order. */
+/** The stages that a run may have. */
 export const STAGES = [
   'authenticate',
   'validate',
