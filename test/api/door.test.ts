@@ -231,6 +231,8 @@ it('a request has 60 s to arrive, its headers 10 s; a connection is idle for 72 
     headersTimeout: 10_000,
     keepAliveTimeout: 72_000,
   });
+  // Node ends what is late only when it looks for it, every 30 s unless it is told otherwise.
+  expect(Reflect.get(rig.app.server, 'connectionsCheckingInterval')).toBeLessThanOrEqual(headersTimeout / 2);
 });
 
 describe('x-should-retry', () => {

@@ -17,6 +17,15 @@ import { type CliPorts, CommandFailure, type StoreInspection } from '../../src/c
 import { createKey } from '../../src/gateway/offline-keys.ts';
 import { svcWith } from './run.ts';
 
+/** What the disk says is free; `null`: what it has. */
+const free: { bytes: number | null } = vi.hoisted(() => ({ bytes: null }));
+vi.mock('node:fs/promises', async (original) => {
+  const files = await original<typeof import('node:fs/promises')>();
+  const statfs = async (path: string) =>
+    free.bytes === null ? files.statfs(path) : { bavail: free.bytes / 4096, bsize: 4096 };
+  return { ...files, statfs };
+});
+
 const folder = mkdtempSync(join(tmpdir(), 'svc-doctor-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -230,6 +239,17 @@ describe('svc doctor', () => {
     truncateSync(store, bavail * bsize + 1024 ** 3);
     expect(await examined(['disk'])).toEqual([expect.stringMatching(/^warning: .* GiB free under /), 0]);
     rmSync(store);
+  });
+
+  it.each([
+    [64 * 1024 ** 2 - 4096, /^failed: 0\.1 GiB free under /, 1],
+    [64 * 1024 ** 2, /^warning: 0\.1 GiB free under /, 0],
+    [1024 ** 3 - 4096, /^warning: 1\.0 GiB free under /, 0],
+    [1024 ** 3, /^ok: 1\.0 GiB free under /, 0],
+  ])('of %i bytes that are free it says so', async (bytes, line, code) => {
+    free.bytes = bytes;
+    expect(await examined(['disk'])).toEqual([expect.stringMatching(line), code]);
+    free.bytes = null;
   });
 
   it('fails where the clock shows a time before the product was made', async () => {

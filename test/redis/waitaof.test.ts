@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { Barrier, waitaofFault } from '../../src/stores/redis/durability.ts';
+import { metaKey } from '../../src/stores/redis/names.ts';
 
 it.each([
   ['redis_version:7.0.15', 'no WAITAOF'],
@@ -45,5 +46,28 @@ it.each([
   if (error === null) await waiting;
   else await expect(waiting).rejects.toThrow(error);
   expect(barrier.fault() !== null).toBe(stays);
+  barrier.close();
+});
+
+it('a round marks each workspace whose steps it stands for, once', async () => {
+  const rounds: string[][] = [];
+  const connection = {
+    ready: async () => {},
+    pipeline: async (commands: readonly (readonly unknown[])[]) => {
+      rounds.push(commands.map(([, , , key]) => String(key)));
+      return commands.map(() => ['ok']);
+    },
+    command: async () => [1, 0],
+    reset: () => {},
+  };
+  const barrier = new Barrier(
+    connection,
+    () => 'waitaof',
+    'gw-1',
+    () => '',
+  );
+  // What arrives while the first round runs shares the next one.
+  await Promise.all(['a', 'b', 'c', 'b'].map((workspace) => barrier.wait(workspace, '1')));
+  expect(rounds).toEqual([[metaKey('a')], [metaKey('b'), metaKey('c')]]);
   barrier.close();
 });

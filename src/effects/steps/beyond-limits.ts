@@ -23,7 +23,7 @@ export interface Counted {
  * rest on what a gateway assumes.
  */
 export function exceededLimits(
-  view: StepView,
+  view: Pick<StepView, 'rateAsStored' | 'budgetAsStored'>,
   { workspace }: Pick<AdmitRequest, 'workspace'>,
   { obligations }: Pick<Permit, 'obligations'>,
   { already, freed, counted }: Counted,

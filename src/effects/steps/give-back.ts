@@ -16,7 +16,7 @@ export type HoldsEnd = 'post' | 'void' | 'keep';
  * @param amounts what was really spent; absent: what was held
  */
 export function release(
-  view: StepView,
+  view: Pick<StepView, 'now' | 'claimOn'>,
   effect: EffectRecord,
   end: HoldsEnd,
   keepUntil: number | null,
