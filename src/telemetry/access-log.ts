@@ -82,8 +82,8 @@ function textOf(line: AccessLine, at: number): string {
   );
 }
 
-/** Names that need no second look: those that agents usually have, and no key. */
-const PLAIN = /^(?!svc_)[A-Za-z0-9.@:-]{1,128}$/;
+/** Names that need no second look: those that agents usually have. A key has an underscore. */
+const PLAIN = /^[A-Za-z0-9.@:-]{1,128}$/;
 
 function careful(name: string): string {
   return redactSecrets(JSON.stringify(name.slice(0, LONGEST)));

@@ -60,6 +60,24 @@ describe('logs', () => {
     expect(redactSecrets(text)).toContain('[redacted]');
   });
 
+  it.each([
+    'x-api-key',
+    'api_key',
+    'apikey',
+    'authorization',
+    'proxy-authorization',
+    'cookie',
+    'set-cookie',
+    'password',
+    'secret',
+    'token',
+  ])('redacts what a member %s has, in whatever case it is written', (name) => {
+    for (const member of [name, name.toUpperCase()])
+      expect(redactSecrets(`{"a":{"${member}" : "of-another", "b":1}}`)).toBe(
+        `{"a":{"${member}" : "[redacted]", "b":1}}`,
+      );
+  });
+
   it.each([1, 2, 3, 4])('redacts a key that was percent-encoded %d times', (times) => {
     const { key } = makeKey('agent');
     let text = Array.from(key, (letter) => `%${letter.charCodeAt(0).toString(16)}`).join('');
@@ -258,7 +276,12 @@ describe('metrics', () => {
     expect(done).toBeGreaterThan(1);
     expect(text).toContain(`svc_store_commits_total{result="done"} ${done}`);
     expect(text).toContain('svc_store_commits_total{result="moved"} 0');
-    expect((await metrics.render()).text).toContain(`svc_store_commits_total{result="done"} ${done}`);
+    // Looking counts nothing.
+    const { text: again } = await metrics.render();
+    expect(again).toContain(`svc_store_commits_total{result="done"} ${done}`);
+    expect(again).toContain(
+      'svc_decisions_total{decision="unknown_effect",code="outcome_unknown",via="effects_api"} 1',
+    );
     await rig.close();
   });
 
