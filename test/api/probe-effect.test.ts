@@ -264,6 +264,27 @@ it('who asks while a reading runs gets its result; another key asks by itself', 
   expect(others).not.toBe(mine);
 });
 
+it('is held back by a pause that begins while it waits for its place, which is one of the agent whose call it was', async () => {
+  const { effect, with: changed, asked, ports, say } = await unknownCall();
+  say(OPEN);
+  let isPaused = false;
+  const places: unknown[] = [];
+  const seen: string[] = [];
+  await changed({
+    seeTool: async ({ name }) => void seen.push(name),
+    pauses: { ...ports.pauses, match: () => (isPaused ? { id: 'pau_1', reason: 'incident', until: null } : null) },
+    place(...of) {
+      places.push(of);
+      isPaused = true;
+      return () => undefined;
+    },
+  });
+  expect(asked).toEqual([expect.arrayContaining(['paused', READ.name])]);
+  expect(places).toEqual([[TOOL.upstream, WORKSPACE, effect.actor.agentId]]);
+  // What the server says of the read now decides whether it may be made.
+  expect(seen).toEqual([READ.name]);
+});
+
 it('is refused, and nothing is sent, where there is nothing to ask, or nobody may', async () => {
   const { effect, probe, with: changed, asked, call, ports } = await unknownCall();
   const code = async (of: ReturnType<typeof probe>) => {

@@ -35,6 +35,7 @@ interface World {
   answer: { readonly status: number; readonly body: Readonly<Record<string, string>> } | null;
   readonly ledger: LedgerEvent[];
   readonly looks: (readonly [workspace: string, tool: string, most: number])[];
+  readonly after: Set<number>;
   readonly plans: AskedOf<'planProbe'>[];
   readonly outcomes: ProbeOutcome[];
   /** Upstreams that were heard of. */
@@ -58,6 +59,7 @@ beforeEach(() => {
     ledger: [],
     looks: [],
     plans: [],
+    after: new Set(),
     outcomes: [],
     heard: [],
     reported: [],
@@ -97,8 +99,9 @@ async function start(change: Partial<EffectStore> = {}, workspaces: readonly str
     },
     now: () => world.now,
     effectLedger: async () => world.ledger,
-    async probesDue(workspace, tool, _afterMs, most) {
+    async probesDue(workspace, tool, afterMs, most) {
       world.looks.push([workspace, tool, most]);
+      world.after.add(afterMs);
       return world.due.splice(0, most);
     },
     async planProbe(request) {
@@ -191,6 +194,8 @@ describe('what is due', () => {
     await start({}, ['demo', 'elsewhere']);
     const most = Math.max(...world.looks.map(([, , at]) => at));
     expect([most, world.sent]).toEqual([8, 11]);
+    // Not before the tool's `after`.
+    expect([...world.after]).toEqual([500]);
     const places = new Set(world.looks.map(([workspace, tool]) => `${workspace} ${tool}`));
     expect([...places].toSorted()).toEqual([
       'demo payments.refund',
