@@ -214,6 +214,8 @@ it('receivers that stall or drip, in whatever they say, all at once', async () =
   // What comes behind the head of an answer changes nothing.
   const kinds = Array(receivers.length).fill('failed').fill('delivered', 2, 4);
   expect(became.map(({ kind }) => kind)).toEqual(kinds);
+  const reasons = new Set(became.map((one) => (one.kind === 'failed' ? one.why : null)));
+  expect(reasons).toEqual(new Set([null, 'it did not answer within 10 s']));
 });
 
 it('an attempt ends in its time, whatever is collected as garbage meanwhile', async () => {
