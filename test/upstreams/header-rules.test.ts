@@ -47,6 +47,7 @@ describe('what goes on', () => {
     ['Wait = "5"', {}],
     ['return=minimal, wait=30, handling=strict', { prefer: 'return=minimal, handling=strict' }],
     ['return=minimal', { prefer: 'return=minimal' }],
+    ['wait=30, return=minimal', { prefer: 'return=minimal' }],
     ['wait-for=30', { prefer: 'wait-for=30' }],
     ['wait=30; until=done', { prefer: 'wait=30; until=done' }],
     ['a="b, wait=3"', { prefer: 'a="b, wait=3"' }],
@@ -77,6 +78,8 @@ describe('what goes on', () => {
         bound: {},
       });
     expect(sorted({ 'content-type': 'Text/CSV; header=present' }).bound).toEqual({ 'content-type': 'text/csv' });
+    // Only types are the same whatever their case, and whatever follows them.
+    expect(sorted({ 'stripe-account': 'Acct_1; live' }).bound).toEqual({ 'stripe-account': 'Acct_1; live' });
     // No rule takes it away: it says how to read the body.
     expect(sorted({ 'content-type': 'text/csv' }, { route: rules({ drop: ['content-*'] }) }).sent).toHaveProperty(
       'content-type',
@@ -130,6 +133,8 @@ describe('what stays here', () => {
     const headers = { 'x-forwarded-for': '1.1.1.1', forwarded: 'for=1.1.1.1', x_real_ip: '1.1.1.1', 'x-note': 'n' };
     const { sent, paths } = sorted(headers, { upstream: rules({ drop: ['x-n*'] }) });
     expect([sent, paths]).toEqual([{}, []]);
+    // The beginning of a name stands nowhere else in it.
+    expect(sorted({ 'my-x-note': 'n' }, { upstream: rules({ drop: ['x-n*'] }) }).sent).toEqual({ 'my-x-note': 'n' });
     expect(sorted(headers, { route: rules({ forward: ['x-forwarded-*'] }) }).sent).toEqual({
       'x-forwarded-for': '1.1.1.1',
       'x-note': 'n',
@@ -157,6 +162,9 @@ describe('what stays here', () => {
     expect(taken).toEqual(['x-account', 'x-upstream-key', 'request-key']);
     expect(takenHeaders(tool, undefined)).toEqual(['x-account', 'request-key']);
     expect(takenHeaders(null, 'x-upstream-key')).toEqual([]);
+    // A body with files is written anew, with a boundary of the gateway's.
+    const files = makeTool({ request: { ...request, headers: {}, bodyType: 'multipart', body: '*' } });
+    expect(takenHeaders(files, undefined)).toEqual(['content-type']);
     const headers = { 'x-account': 'a', 'x-upstream-key': 'k', 'request-key': 'r', 'x-open': 'o' };
     expect(sorted(headers, { taken }).sent).toEqual({ 'x-open': 'o' });
   });

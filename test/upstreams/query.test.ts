@@ -168,12 +168,14 @@ describe('params of the effects API', () => {
     { created: { at: ['a', 'b'] } },
     { filter: { a: { b: 1 } } },
     { more: { after: 1, z: ['a', 'b'], y: { x: true } } },
+    { more: { more: 1 } },
   ])('%j is taken', (params) => {
     expect(faults(params)).toEqual([]);
   });
   test.each<[JsonObject, RegExp]>([
     [{ words: ['a b'] }, /^\/params\/words .*without " ", which stands between/],
     [{ ids: [] }, /a list that is not empty/],
+    [{ ids: [[1]] }, /its elements are single values/],
     [{ tags: [] }, /no empty list/],
     [{ filter: {} }, /no empty object/],
     [{ filter: { a: null } }, /no null/],
@@ -183,6 +185,7 @@ describe('params of the effects API', () => {
     [{ filter: { a: 'x'.repeat(8200) } }, /not take more than 8192/],
     [{ filter: nested(20) }, /nested deeper than 16/],
     [{ more: {} }, /no empty object/],
+    [{ more: { a: null } }, /no null/],
     [{ more: { dry: 1 } }, /dry is what some servers take for a param/],
     [{ more: { 'filter[x]': 1 } }, /is what some servers take for a param/],
     [{ amount: 5, more: { Amount: 6 } }, /Amount is the name of another param too/],
@@ -210,6 +213,9 @@ describe('params of the effects API', () => {
     });
     const [fault] = createCatalog([body]).check(body, { more: { amount: '9' } });
     expect(fault?.message).toMatch(/amount is the name of another param too/);
+    // That it is an object, no schema says here.
+    const [odd] = createCatalog([body]).check(body, { more: 'a=1' });
+    expect(odd?.message).toBe('goes into the query: it must be an object');
   });
 });
 
