@@ -25,7 +25,6 @@ export type CompiledPattern =
  * `{a,b}` are alternatives, and `\` escapes the next character. A glob matches the whole text and is case-sensitive.
  */
 export function compilePattern(kind: PatternKind, pattern: string): CompiledPattern {
-  if (pattern === '') return { ok: false, message: 'The pattern is empty' };
   if (pattern.length > MAX_PATTERN) return { ok: false, message: `A pattern has at most ${MAX_PATTERN} characters` };
   const expression = kind === 'glob' ? globExpression(pattern) : pattern;
   if (expression === null) return { ok: false, message: `'${pattern}' has braces or an escape that do not end` };

@@ -332,7 +332,7 @@ const CONDITION_SCHEMA = {
     name: { type: 'string' },
   },
   patternProperties: {
-    '^(agent|key|tool|params|target|env|request|item)([.\\[]|$)': {
+    '^(agent|brain|key|tool|params|target|env|request|item)([.\\[]|$)': {
       anyOf: [
         { type: ['string', 'number', 'boolean'] },
         {

@@ -773,10 +773,25 @@ describe('keys', () => {
     expect(unknown.status).toBe(400);
   });
 
-  it('profiles are listed for every kind of key', async () => {
+  it('profiles are listed for every kind of key, each with what it grants', async () => {
     for (const key of [rig.keys.account, rig.keys.agent, rig.keys.admin, rig.keys.readonly]) {
       const { status, json } = await rig.send('GET', '/v1/mcp/key-profiles', { key });
       expect(status).toBe(200);
+      const [readonly, , agent] = list(json['profiles']);
+      expect(readonly).toMatchObject({
+        scopes: [
+          'tools:read',
+          'brain:read',
+          'policy:simulate',
+          'traces:read',
+          'approvals:read',
+          'observability:read',
+          'governance:read',
+        ],
+        allowed_tools: ['svc.company_brain.query'],
+        read_only: true,
+      });
+      expect(agent).toMatchObject({ allowed_tools: null, read_only: false });
       expect(list(json['profiles']).map((profile) => profile['name'])).toEqual([
         'mcp_readonly',
         'mcp_operator',

@@ -68,8 +68,12 @@ export function budgetOf(
   };
 }
 
-export function rateOf(limit: number, windowMs: number): Obligation {
-  return { kind: 'rate_limit', rule: 'payments/rate', id: 'payments/rate', bucket: '[]', windowMs, limit };
+export function rateOf(
+  limit: number,
+  windowMs: number,
+  more: Partial<Extract<Obligation, { kind: 'rate_limit' }>> = {},
+): Obligation {
+  return { kind: 'rate_limit', rule: 'payments/rate', id: 'payments/rate', bucket: '[]', windowMs, limit, ...more };
 }
 
 export function approvalBy(more: Partial<ApprovalRequirement> = {}): ApprovalRequirement {

@@ -8,7 +8,7 @@ import type { Preview } from '../../src/effects/run/preview-effect.ts';
 import { renderOutcome } from '../../src/effects/run/render.ts';
 import { outcomeFor, outcomeOfAdmission, outcomeOfRecord } from '../../src/effects/run/to-outcome.ts';
 import { effectToWire, happenedTo } from '../../src/effects/wire/effect.ts';
-import { obligationToWire, previewToWire } from '../../src/effects/wire/preview.ts';
+import { obligationToWire, previewToWire, requirementToWire } from '../../src/effects/wire/preview.ts';
 import { withoutContent } from '../../src/effects/model/without-content.ts';
 import { admitRequest, approvalBy, budgetOf, rateOf } from '../contract/requests.ts';
 import { makeTool } from '../upstreams/tool.ts';
@@ -606,6 +606,12 @@ describe('a preview', () => {
       policy_version: 'v1',
       budgets: [],
     });
+  });
+
+  it('says of a rate that it asks beyond its limit, and of people asked within office hours which hours those are', () => {
+    expect(obligationToWire(rateOf(3, 60_000, { beyond: 'ask' }), true)).toMatchObject({ limit: 3, or_ask: true });
+    const hours = { schedule: 'office', expiresAt: 9_000, escalatesAt: null };
+    expect(requirementToWire(approvalBy({ hours }))).toMatchObject({ kind: 'approval', hours: 'office' });
   });
 
   it('tells an agent no limit of a budget that it shares, of its own it does', () => {

@@ -316,6 +316,22 @@ describe('rules', () => {
     expect(outcome(judgeParams(rules(ask, '{ id: a, effect: allow }'), {}))).toBe('approval');
   });
 
+  test('a refusal says which values could not be judged, each once, and no others', () => {
+    const message = (params: JsonObject, ...lines: string[]) => {
+      const verdict = judgeParams(rules(...lines), params);
+      return verdict.kind === 'deny' ? verdict.reason.message : '';
+    };
+    const denies = '{ id: d, effect: deny, when: { any: [ { params.a: 1, params.b: 1 }, { params.a: 2 } ] } }';
+    const missing = '(params.a: absent, or not of the expected type)';
+    expect(message({ b: 1 }, denies)).toBe(`The rule s/d refuses this call ${missing}`);
+    expect(message({ a: 1, b: 1 }, denies)).toBe('The rule s/d refuses this call');
+    const asks =
+      '{ id: q, effect: require_approval, when: { params.a: { lt: 9 } }, approval: { approvers: { roles: [oncall] } } }';
+    expect(message({ a: '1' }, asks)).toMatch(
+      /^No policy rule allows .* \(params\.a: absent, or not of the expected type\)$/,
+    );
+  });
+
   test('a tool without risk is unknown to a rule about risk', () => {
     const set = rules('{ id: a, effect: allow }', '{ id: d, effect: deny, when: { tool.risk: critical } }');
     expect(outcome(judge(set))).toBe('permit');
@@ -359,6 +375,18 @@ rules: [ { id: a, effect: allow, when: { condition: fine } } ]
       judged('dev', 501),
     ]).toEqual(['permit', 'denied_policy', 'permit', 'permit', 'denied_policy']);
     expect([judged('prod', 0), judged('prod', 5, 'CHF')]).toEqual(['denied_policy', 'denied_policy']);
+  });
+
+  test('of an empty list it is known that nothing is in it: a rule that denies by it denies nothing', () => {
+    const denying = (test: string) =>
+      compileText(
+        `${HEAD}lists: { blocked: [] }\nrules: [ { id: a, effect: allow }, { id: d, effect: deny, when: { params.x: ${test} } } ]\n`,
+      );
+    const judged = (test: string, x: Json) => outcome(judgeParams(denying(test), { x }));
+    expect([judged('{ in: $blocked }', 'eve'), judged('{ nin: $blocked }', 'eve')]).toEqual([
+      'permit',
+      'denied_policy',
+    ]);
   });
 
   test('on_unknown: skip', () => {
@@ -669,11 +697,26 @@ rules:
     };
     const five = required(', allow_alike: { times: 5, for: 2h }');
     expect(five?.allowAlike).toEqual({ times: 5, forMs: 7_200_000 });
+    expect(required(', allow_alike: { times: 100, for: 24h }')?.allowAlike).toEqual({ times: 100, forMs: 86_400_000 });
     expect(required('')?.allowAlike).toBeUndefined();
     const digests = [five, required(''), required(', allow_alike: { times: 6, for: 2h }')].map(
       (one) => one?.ruleDigest,
     );
     expect(new Set(digests).size).toBe(3);
+  });
+
+  test('a rejection has to say why where the rule says so, and not where it says no', () => {
+    const required = (reason: string) => {
+      const verdict = judge(
+        rules(`{ id: s, effect: require_approval, approval: { approvers: { roles: [oncall] }${reason} } }`),
+      );
+      return verdict.kind === 'permit' ? verdict.approvals[0]?.requireReason : undefined;
+    };
+    expect(['', ', require_reason: false', ', require_reason: true'].map(required)).toEqual([
+      undefined,
+      undefined,
+      true,
+    ]);
   });
 
   test('escalate is told to the requirement, and another one is another rule to agree to', () => {

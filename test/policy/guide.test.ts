@@ -1,6 +1,9 @@
 import { readFile } from 'node:fs/promises';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect, test } from 'vitest';
+import { readYamlSource } from '../../src/diagnostics/yaml-source.ts';
 import type { JsonObject } from '../../src/json/value.ts';
+import { policyJsonSchema } from '../../src/policy/schema.ts';
 import { compileAll, HEAD, judgeParams, outcome, rules } from './fixtures.ts';
 
 /** The YAML of the guide, block by block. */
@@ -44,6 +47,21 @@ test('what the guide shows loads, and decides as it says', async () => {
   ]);
   expect(none).toEqual([]);
   expect(judgeParams(asks, { amount: 3 })).toMatchObject({ obligations: [{ beyond: 'ask' }, { beyond: 'ask' }] });
+});
+
+test('an editor that checks by the JSON Schema takes what the guide shows, and it loads', async () => {
+  const [set = '', , , , schedules = '', brain = ''] = await blocks();
+  const validate = new Ajv2020({ strict: false }).compile(policyJsonSchema());
+  const holidays = 'lists: { holidays: ["2026-12-25"] }\n';
+  const asks = '{ approvers: { roles: [finance-lead] }, hours: office }';
+  for (const text of [
+    set,
+    `${HEAD}${holidays}${schedules}rules: [{ id: a, effect: require_approval, approval: ${asks} }]`,
+    `${HEAD}${brain}`,
+  ]) {
+    expect(validate(readYamlSource('guide', text).value), JSON.stringify(validate.errors)).toBe(true);
+    expect(compileAll([text]).set.rules, text).not.toEqual([]);
+  }
 });
 
 test('what leaving a param out, or sending another type, does to a rule that denies: as the guide says', () => {

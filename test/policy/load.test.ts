@@ -69,6 +69,11 @@ describe('faults, each at its place', () => {
       "5:43 glob_not_here 'prod*' is not a glob here",
     ],
     [
+      'glob among workspaces',
+      rule('{ id: a, effect: deny, match: { workspaces: ["team-*"] } }'),
+      "5:50 glob_not_here 'team-*' is not a glob here",
+    ],
+    [
       'glob among teams',
       rule('{ id: a, effect: deny, match: { agents: { team: ["supp*"] } } }'),
       "5:54 glob_not_here 'supp*' is not a glob here",
@@ -82,6 +87,16 @@ describe('faults, each at its place', () => {
       'attribute by its path',
       rule('{ id: a, effect: deny, match: { agents: { attributes.tier: [1] } } }'),
       "5:47 wrong_value Attributes stand in 'agents' by their names alone",
+    ],
+    [
+      'a rule that pauses and asks somebody',
+      rule('{ id: a, effect: pause, approval: { approvers: { roles: [oncall] } } }'),
+      '5:29 misplaced_field A rule that pauses asks nobody',
+    ],
+    [
+      'a budget that counts by one fact twice',
+      `${HEAD}budgets: { b: { unit: calls, per: day, limit: 1, by: [agent.id, agent.id] } }\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:65 wrong_value 'agent.id' stands twice",
     ],
     ['bad glob', rule('{ id: a, effect: deny, match: { tools: ["{a"] } }'), '5:45 bad_pattern'],
     [
@@ -482,6 +497,19 @@ describe('warnings', () => {
     expect(
       codes.filter((code) => code === 'found_anywhere' || code === 'never_known' || code === 'like_another'),
     ).toEqual([]);
+  });
+
+  test('a budget that no rule uses', () => {
+    const text = `${HEAD}budgets: { b: { unit: calls, per: day, limit: 1 } }\nrules: [ { id: a, effect: allow } ]\n`;
+    expect(warned(text)).toEqual(['unused_budget']);
+  });
+
+  test('a rule that takes all units of its pool fits, one unit more never does', () => {
+    const takes = (units: number) =>
+      warned(
+        `${HEAD}rules:\n  - { id: a, effect: allow, obligations: [ { reserve: { pool: desk-eu, units: ${units} } } ] }\n`,
+      );
+    expect([takes(2), takes(3)]).toEqual([[], ['never_fits']]);
   });
 
   test('an approval that enough people can give is not warned of', () => {

@@ -56,6 +56,14 @@ test('exceeded, it asks whom it names, in words that say so', () => {
   expect(both[1]?.summary).toMatch(/^Beyond the limit of rate s\/a: .*payments\.refund/);
 });
 
+test('whom a rule asks anyway is asked as well: a limit takes nobody’s place', () => {
+  const large = '{ id: large, effect: require_approval, approval: { approvers: { users: [ada] } } }';
+  expect(judged(compileText(text(budget('a'), large)), 'budget:s/day').approvals).toMatchObject([
+    { rule: 's/large', approvers: { users: ['ada'] } },
+    { rule: 's/a', beyond: 'budget:s/day', approvers: { roles: ['oncall'] } },
+  ]);
+});
+
 test('of two rules that use a budget each asks its own people; where one asks nobody, it refuses', () => {
   const other = budget('b', ', or_ask: { approvers: { users: [ada] } }', '9');
   expect(judged(compileText(text(budget('a'), other)), 'budget:s/day')).toMatchObject({
