@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Obligation, Permit } from '../../src/effects/model/verdict.ts';
+import type { ApprovalRequirement, Obligation, Permit } from '../../src/effects/model/verdict.ts';
 import type { DeniedDecision } from '../../src/effects/model/decision.ts';
 import type { JudgeInput } from '../../src/effects/ports.ts';
 import { createReadJudge, mayHear, type ReadJudgeParts } from '../../src/proxy/judge-read.ts';
@@ -36,6 +36,15 @@ const PERMIT: Permit = {
   },
 };
 const RATE: Obligation = { kind: 'rate_limit', rule: 's/r', id: 'i', bucket: '', windowMs: 1, limit: 1 };
+const ASKS: ApprovalRequirement = {
+  rule: 's/asks',
+  ruleDigest: 'd',
+  approvers: { roles: ['lead'], users: [] },
+  quorum: 1,
+  expiresMs: 1,
+  summary: 'Reads the payroll',
+  hold: 'own',
+};
 const REFUSED = { decision: 'denied_permission', reason: { code: 'tool_not_allowed', message: 'no' } } as const;
 
 function judged(is: Partial<ReadJudgeParts> = {}, call: Partial<ReadCall> = {}, ...byRules: [boolean?]) {
@@ -135,6 +144,7 @@ test('a denial of policy counts before a pause, and a pause before obligations',
 
 test.each<[string, Partial<Permit>]>([
   ['obligations', { obligations: [RATE] }],
+  ['people to ask', { approvals: [ASKS] }],
   ['facts of the company brain', { trace: { ...PERMIT.trace, entities: [] } }],
 ])('a read with %s goes to the core; one that no tool declares can be held to nothing', (_, more) => {
   const judge = () => ({ ...PERMIT, ...more });
