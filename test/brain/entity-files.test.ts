@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readEntityFiles } from '../../src/brain/entity-files.ts';
 import { NO_ENTITIES, packEntities, unpackPiece } from '../../src/brain/packed-entities.ts';
+import { createReading } from '../../src/diagnostics/file-reading.ts';
 import { InvalidFiles } from '../../src/diagnostics/render.ts';
 
 const LIMITS = { entities: 1000, characters: 1_000_000 };
@@ -56,6 +57,18 @@ it('reads lists and `entities:` in YAML, JSON Lines, and folders of both, with t
   ]);
   expect(all[2]?.entity.attributes).toEqual({ tier: 'gold' });
   expect(files).toEqual([folder, ...['a.yaml', 'b.yml', 'more/c.jsonl'].map((name) => join(folder, name))]);
+});
+
+it.each([
+  [256 * 1024 * 1024, 1],
+  [256 * 1024 * 1024 + 1, 0],
+])('of a file of %i bytes %i entities are read', async (bytes, count) => {
+  write({ 'a.jsonl': '{"type":"order","id":"1","name":"One"}\n' });
+  const reading = { ...createReading(), size: async () => bytes };
+  const { byWorkspace } = await readEntityFiles([{ path: folder, workspace: 'demo' }], LIMITS, reading).catch(() => ({
+    byWorkspace: new Map<string, readonly unknown[]>(),
+  }));
+  expect(byWorkspace.get('demo')?.length ?? 0).toBe(count);
 });
 
 it('what a path has belongs to its workspace alone', async () => {

@@ -316,6 +316,9 @@ describe('what is made of the tools', () => {
     const lock = JSON.parse(readFileSync('mcp/shop.lock.json', 'utf8')) as { tools: { name: string }[] };
     expect(lock.tools.map(({ name }) => name)).toEqual(['fine']);
     expect(readFileSync('gateway.yaml', 'utf8')).toContain('#   not fine: ');
+    const { skipped } = JSON.parse((await raw('--force', '--json')).out) as { skipped: string[] };
+    const named = new Set(skipped.map((one) => one.split(':')[0]));
+    expect(named).toEqual(new Set(['not fine', 'twice', '(without a name)', long]));
   });
 
   test('a name with a line break in it ends neither its comment nor its line on the terminal', async () => {

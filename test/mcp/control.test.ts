@@ -545,6 +545,7 @@ describe('what would happen', () => {
       const { structured } = await observing.call(observing.keys.readonly, 'svc.policy.simulate', asked);
       expect(structured).toMatchObject({ policy_mode: 'observe', decision: 'committed', would_run: true });
       expect(structured.observed).toEqual({ would: 'denied_policy', rule: 'world/currency' });
+      expect(structured.explanation).toContain('Policy only observes: it would decide denied_policy.');
     } finally {
       await observing.close();
     }
@@ -619,6 +620,43 @@ describe('what would happen', () => {
       params: { payment_id: 'p', amount: 'much', currency: 'EUR' },
     });
     expect(structured).toMatchObject({ would_run: false, faults: [{ path: '/params/amount' }] });
+    // Where policy would let them pass, too.
+    const permitted = await world.call(world.keys.account, 'svc.policy.simulate', {
+      agent_id: 'bot',
+      action: 'notes.add',
+      params: { text: 'x', colour: 'red' },
+    });
+    expect(permitted.structured).toMatchObject({ decision: 'committed', would_run: false });
+  });
+
+  it('simulate names what a rule could not judge, where that counts', async () => {
+    const { structured } = await world.call(world.keys.account, 'svc.policy.simulate', {
+      agent_id: 'bot',
+      action: 'payments.refund',
+      params: { payment_id: 'p', currency: 'EUR' },
+    });
+    const [rule] = structured.matched_rules.filter(({ unknown }: Body) => unknown.length > 0);
+    expect(rule).toMatchObject({ rule: 'world/refund-large', unknown: ['params.amount'] });
+    expect(structured.explanation).toContain(
+      'The rule world/refund-large (require_approval) matches, where unknown counts: params.amount.',
+    );
+  });
+
+  it('preflight judges a call of a key that runs calls within the tools of that key', async () => {
+    const { body } = await world.api('POST', '/v1/beta/users/tom/keys', world.keys.administrative, {
+      name: 'notes alone',
+      profile: 'mcp_agent',
+      workspace: 'demo',
+      agent_id: 'bot',
+      allowed_tools: ['notes.add'],
+    });
+    const ask = async (tool: string, given: object) =>
+      (await world.call(body.key, 'svc.preflight.check', { tool, params: given })).structured;
+    expect(await ask('notes.add', { text: 'x' })).toMatchObject({ decision: 'committed' });
+    expect(await ask('payments.refund', params(7))).toMatchObject({
+      decision: 'denied_permission',
+      reason: { code: 'tool_not_allowed' },
+    });
   });
 
   it('explain names each condition with its value, and the rules that were one change away', async () => {
@@ -633,6 +671,9 @@ describe('what would happen', () => {
       holds: 'yes',
     });
     expect(structured.near_misses).toContain('world/refund-large');
+    // Of a rule about other tools nothing is to be told.
+    const named = structured.rules.map(({ rule }: Body) => rule);
+    expect(named.filter((rule: string) => /note|deploy|charge/.test(rule))).toEqual([]);
     const large = structured.rules.find(({ rule }: { rule: string }) => rule === 'world/refund-large');
     expect(large).toMatchObject({ matches: false, near_miss: true });
     expect(large.conditions).toContainEqual(
@@ -756,6 +797,16 @@ describe('what happened', () => {
     expect((await one(account)).why).toEqual([expect.objectContaining({ rule: 'world/refund-large' })]);
   });
 
+  it('says of a request for approval what is spent of its budget, which an agent is not told', async () => {
+    const costs = async (key: string) =>
+      (await world.call(key, 'svc.approvals.get', { approval_id: waiting.approval.id })).structured.costs;
+    const budget = { budget: 'world/agent-day', unit: 'EUR-cent', amount: 60_000 };
+    expect(await costs(world.keys.bot)).toEqual([budget]);
+    expect(await costs(world.keys.account)).toEqual([
+      expect.objectContaining({ ...budget, limit: 100_000_000, spent: expect.any(Number) as unknown }),
+    ]);
+  });
+
   it('says of one that nobody knows of where it is settled, and from when on; of a state that is another one, what differs', async () => {
     const get = async (id: string) =>
       (await world.call(world.keys.account, 'svc.executions.get', { effect_id: id })).structured.effect;
@@ -812,7 +863,7 @@ describe('what happened', () => {
       params: { amount: 100 },
       receipt: {
         id: committed.receipt.id ?? expect.any(String),
-        url: expect.stringMatching(/\/effects\/eff_\w+\/receipt$/) as unknown,
+        url: `${world.url}/v1/workspaces/demo/effects/${committed.effect_id}/receipt`,
       },
     });
     const path = `/v1/workspaces/demo/effects/${committed.effect_id}`;
@@ -822,11 +873,12 @@ describe('what happened', () => {
       expect([structured.effect[name], name]).toEqual([effect[name] ?? 'nothing', name]);
     for (const name of ['safe_to_retry', 'created_at', 'settled_at'])
       expect([structured.effect[name], name]).toEqual([effect[name] ?? 'nothing', name]);
+    expect([structured.effect.result, structured.effect.result]).toEqual([effect.result, expect.anything()]);
     expect(structured.ledger.map(({ kind }: { kind: string }) => kind)).toContain('effect.admitted');
     const trace = await world.call(world.keys.account, 'svc.executions.trace', args);
-    expect(trace.structured.stages.map(({ stage }: { stage: string }) => stage)).toEqual(
-      expect.arrayContaining(['authenticate', 'policy', 'execute', 'settle']),
-    );
+    const stages = trace.structured.stages.map(({ stage }: { stage: string }) => stage);
+    expect(stages).toEqual(expect.arrayContaining(['authenticate', 'policy', 'execute', 'settle']));
+    expect([stages[0], stages.at(-1)]).toEqual(['authenticate', 'settle']);
   });
 
   it('shows the newest events of an effect, and says how many older ones there are', async () => {

@@ -5,6 +5,7 @@ import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
 import type { EffectFilter } from '../../src/effects/store.ts';
 import type { JsonObject } from '../../src/json/value.ts';
+import { approvalTools } from '../../src/mcp/control/approvals.ts';
 import { catalogTools } from '../../src/mcp/control/catalog.ts';
 import { explainTools } from '../../src/mcp/control/explain.ts';
 import { observabilityTools } from '../../src/mcp/control/observability.ts';
@@ -12,7 +13,7 @@ import type { ControlPorts } from '../../src/mcp/control/ports.ts';
 import { readinessTools } from '../../src/mcp/control/readiness.ts';
 import type { ControlTool, ToolCall } from '../../src/mcp/control/tool.ts';
 import { BOT } from '../proxy/principal.ts';
-import { compileText, HEAD } from '../policy/fixtures.ts';
+import { BOT as AGENT, call as policyCall, compileText, HEAD } from '../policy/fixtures.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { APPROVAL, EFFECT as ORDINARY } from '../effects/records.ts';
 
@@ -312,9 +313,9 @@ describe('readiness', () => {
         ...STORE,
         keys: async () => is.keys ?? [],
         pauses: async () => ({ pauses: [], version: 1 }),
-        effects: (_workspace, { limit }) =>
+        effects: (_workspace, { state, limit }) =>
           page(
-            Array.from({ length: is.unknown ?? 0 }, () => EFFECT),
+            Array.from({ length: state === 'unknown' ? (is.unknown ?? 0) : 0 }, () => EFFECT),
             limit,
           ),
         approvals: (_workspace, { limit }) =>
@@ -433,7 +434,82 @@ describe('readiness', () => {
   });
 });
 
+describe('a list of requests for approval', () => {
+  test('is filled from several pages where some are of other tools, has no more than was asked, and goes on behind them', async () => {
+    const all = Array.from({ length: 40 }, (_, n) => ({
+      ...APPROVAL,
+      id: `apr_${n}`,
+      tool: n === 0 ? 'a.c' : 'a.b',
+    }));
+    const tools = approvalTools({
+      ...PORTS,
+      inLine: (_key, make) => make(),
+      installation: notAsked,
+      policies: notAsked,
+      settings: () => ({
+        publicUrl: 'https://gateway.example',
+        queryKey: 'refuse',
+        jsonLimits: { depth: 8, values: 100, name: 100 },
+      }),
+      store: {
+        ...STORE,
+        effect: async () => null,
+        async approvals(_workspace, { limit, cursor }) {
+          const from = Number(cursor ?? 0);
+          return {
+            items: all.slice(from, from + limit),
+            next: from + limit < all.length ? String(from + limit) : null,
+          };
+        },
+      },
+    });
+    const list = async (args: JsonObject) => {
+      const { structured } = await answerOf(tools, { tool: 'a.b', limit: 4, ...args });
+      const { approvals, next_cursor: next } = JSON.parse(JSON.stringify(structured)) as {
+        approvals: { id: string }[];
+        next_cursor: string | null;
+      };
+      return { ids: approvals.map(({ id }) => id), next };
+    };
+    const first = await list({});
+    expect(first.ids).toEqual(['apr_1', 'apr_2', 'apr_3', 'apr_4']);
+    const second = await list({ cursor: first.next ?? '' });
+    expect(second.ids).toEqual(['apr_5', 'apr_6', 'apr_7', 'apr_8']);
+  });
+});
+
 describe('an explanation', () => {
+  /** Of a call that was made under other policies, a day before a rule was over. */
+  test('judges a call as of its own time, and says that policies are others now', async () => {
+    const set = compileText(
+      `${HEAD}rules:\n  - { id: over, effect: deny, match: { tools: ["**"] }, until: "2025-06-15T15:06:40Z", reason: "Over" }\n`,
+      [makeTool({ name: 'a.b' })],
+    );
+    const explain = async (policyVersion: string) =>
+      answerOf(
+        explainTools({
+          ...PORTS,
+          inLine: (_key, make) => make(),
+          installation: notAsked,
+          policies: () => ({ mode: 'enforce', set }),
+          catalog: () => createCatalog([makeTool({ name: 'a.b' })]),
+          directory: { agent: () => AGENT },
+          openParams: () => ({ params: {} }),
+          policyInput: ({ now, tool }) => policyCall({ now, tool }),
+          store: {
+            ...STORE,
+            effect: async () => ({ ...EFFECT, createdAt: NOW - DAY, trace: { ...EFFECT.trace, policyVersion } }),
+          },
+        }),
+        { effect_id: 'eff_1' },
+      );
+    const { structured, text } = await explain('then');
+    expect(structured['rules']).toMatchObject([{ rule: 's/over', matches: true, in_force: true }]);
+    const changed = ' Policies have changed since: the rules are those in force now.';
+    expect(text).toContain(changed);
+    expect((await explain(set.version)).text).not.toContain(changed);
+  });
+
   test.each([
     ['tool', createCatalog([])],
     ['agent', createCatalog([makeTool({ name: 'a.b' })])],

@@ -26,6 +26,15 @@ test('each agent has one session, until it was not used for half an hour', () =>
   expect(sessions.of('bot', upstream)).toBe(bot);
 });
 
+test('and it is the same one at the end of that half hour, whoever else has called', () => {
+  let now = 0;
+  const sessions = new AgentSessions(() => now);
+  const bot = sessions.of('bot', upstream);
+  now = 30 * 60_000;
+  sessions.of('cat', upstream);
+  expect(sessions.of('bot', upstream)).toBe(bot);
+});
+
 test('there are at most a thousand, and the one that was used last is kept', () => {
   const sessions = new AgentSessions(() => 0);
   const first = sessions.of('0', upstream);

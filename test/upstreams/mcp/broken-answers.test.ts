@@ -1,9 +1,11 @@
 import { once } from 'node:events';
-import { createServer, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { json } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Client } from 'undici';
 import type { McpCall } from '../../../src/effects/model/tool.ts';
+import type { JsonObject } from '../../../src/json/value.ts';
 import { AgentSessions, sendCall } from '../../../src/upstreams/mcp/mcp-upstream.ts';
 import { OwnSession } from '../../../src/upstreams/mcp/own-session.ts';
 import { PinWatch } from '../../../src/upstreams/mcp/pin-watch.ts';
@@ -11,10 +13,10 @@ import { makeDispatch, makeTool } from '../tool.ts';
 
 const call: McpCall = { kind: 'mcp', name: 'pay', pinned: {}, isError: 'unknown', onClientClose: 'finish' };
 
-let answer: (response: ServerResponse) => void;
+let answer: (response: ServerResponse, request: IncomingMessage) => void;
 let server: Server;
 beforeAll(async () => {
-  server = createServer((_request, response) => answer(response)).listen(0, '127.0.0.1');
+  server = createServer((request, response) => answer(response, request)).listen(0, '127.0.0.1');
   await once(server, 'listening');
 });
 afterAll(() => {
@@ -22,13 +24,13 @@ afterAll(() => {
   server.close();
 });
 
-/** What becomes of a call that the server answers so. */
-async function sent(kind: 'read' | 'write' = 'write', more: Partial<McpCall> = {}) {
+/** The server as the gateway reaches it. */
+function reached() {
   const { port } = server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;
   const mcp = { path: '/mcp', allow: [] };
   const through = new Client(url);
-  const upstream = {
+  return {
     settings: { id: 'crm', url, timeoutMs: 1_000, network: 'any', credentials: null, mcp } as const,
     through,
     session: new OwnSession(),
@@ -41,10 +43,15 @@ async function sent(kind: 'read' | 'write' = 'write', more: Partial<McpCall> = {
     namesGateway: () => false,
     now: () => 0,
   };
+}
+
+/** What becomes of a call that the server answers so. */
+async function sent(kind: 'read' | 'write' = 'write', more: Partial<McpCall> = {}, rest: JsonObject = {}) {
+  const upstream = reached();
   const proxied = {
     kind: 'message',
     id: 1,
-    rest: {},
+    rest,
     headers: {},
     sessionOf: null,
     signal: new AbortController().signal,
@@ -54,7 +61,7 @@ async function sent(kind: 'read' | 'write' = 'write', more: Partial<McpCall> = {
   try {
     return await sendCall(upstream, dispatch, { ...call, ...more });
   } finally {
-    await through.destroy();
+    await upstream.through.destroy();
   }
 }
 
@@ -115,3 +122,36 @@ test('an error of a tool is none that nobody knows of where the configuration sa
     evidence: { code: 'tool_error' },
   });
 });
+
+test('a result of a kind that nobody knows leaves a write unknown in the era that has kinds', async () => {
+  answer = answers({ result: { content: [], resultType: 'promise' } });
+  const stateless = { _meta: { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' } };
+  expect(await sent('write', {}, stateless)).toMatchObject({ kind: 'unknown', evidence: { code: 'result_type' } });
+  expect((await sent()).kind).toBe('committed');
+});
+
+test.each([
+  [400, 2],
+  [404, 2],
+  [403, 1],
+])(
+  'after a call that the server refuses with %i the gateway has begun %i sessions of its own',
+  async (status, begun) => {
+    let sessions = 0;
+    answer = (response, request) => {
+      void json(request).then((body) => {
+        const { id, method } = body as JsonObject;
+        if (method === 'initialize') {
+          sessions += 1;
+          const result = { protocolVersion: '2025-11-25', capabilities: {} };
+          response.writeHead(200, JSON_TEXT).end(JSON.stringify({ jsonrpc: '2.0', id, result }));
+        } else response.writeHead(method === 'tools/call' ? status : 202).end();
+      });
+    };
+    const upstream = reached();
+    const dispatch = makeDispatch({ tool: makeTool({ kind: 'write', timeoutMs: 3_000 }), proxied: null });
+    for (const _ of [1, 2]) expect((await sendCall(upstream, dispatch, call)).kind).toBe('failed');
+    expect(sessions).toBe(begun);
+    await upstream.through.destroy();
+  },
+);

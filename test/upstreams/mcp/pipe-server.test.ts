@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { LARGE_TEXT } from '../../../src/json/strict.ts';
 import type { JsonObject } from '../../../src/json/value.ts';
+import { INSPECTOR } from '../../../src/upstreams/mcp/inspect-server.ts';
 import type { PipeEvents } from '../../../src/upstreams/mcp/pipe/pipe.ts';
 import { PipeServer } from '../../../src/upstreams/mcp/pipe/pipe-server.ts';
 import { ask } from '../mcp-stdio/ask.ts';
@@ -161,5 +162,71 @@ test.each([
   const [type, data, ...others] = listening.text.split(/[\r\n]/);
   expect([type, others]).toEqual(['event: message', ['', '']]);
   expect(JSON.parse(data?.slice(6) ?? '')).toMatchObject({ method: 'x', params: { text } });
+  await server.close();
+});
+
+/** A server whose pipes come up as the test says, by a clock of the test. */
+function opening(settings: { readonly most: number; readonly mostWaitMs: number }) {
+  let now = 0;
+  let comesUp = true;
+  const server = new PipeServer(
+    {
+      open: (heard) => ({
+        pid: null,
+        gone: Promise.resolve(),
+        send: (_message, _headers, sending) => {
+          if (!sending.start()) return;
+          sending.taken();
+          setImmediate(() => {
+            if (comesUp) heard.line(Buffer.from('{"jsonrpc":"2.0","id":0,"result":{}}'));
+            else heard.over('it has no database');
+          });
+        },
+        pause: () => undefined,
+        resume: () => undefined,
+        end: () => undefined,
+        kill: () => undefined,
+      }),
+      idleMs: 60_000,
+      ...settings,
+    },
+    () => now,
+  );
+  const begin = async (holder = 'bot'): Promise<string> => {
+    const asked = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} }, { holder });
+    await asked.end.catch(() => undefined);
+    return `${asked.status} ${/tried again in \d+ ms/.exec(asked.text)?.[0] ?? ''}`.trim();
+  };
+  const pass = (ms: number): void => {
+    now += ms;
+  };
+  const set = (isUp: boolean): void => {
+    comesUp = isUp;
+  };
+  return { server, begin, pass, set };
+}
+
+test('one that does not come up is tried again later and later, up to a bound; once it has, soon again', async () => {
+  const { server, begin, pass, set } = opening({ most: 4, mostWaitMs: 600 });
+  set(false);
+  for (const wait of [250, 500, 600, 600]) {
+    expect(await begin()).toBe('502');
+    expect(await begin()).toBe(`503 tried again in ${wait} ms`);
+    pass(wait);
+  }
+  set(true);
+  expect(await begin()).toBe('200');
+  set(false);
+  expect(await begin()).toBe('502');
+  expect(await begin()).toBe('503 tried again in 250 ms');
+  await server.close();
+});
+
+test('a look of the gateway itself takes no place of an agent, and needs none', async () => {
+  const { server, begin } = opening({ most: 1, mostWaitMs: 0 });
+  expect(await begin(INSPECTOR)).toBe('200');
+  expect(await begin()).toBe('200');
+  expect(await begin(INSPECTOR)).toBe('200');
+  expect(await begin('cat')).toBe('503');
   await server.close();
 });
