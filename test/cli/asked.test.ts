@@ -535,6 +535,21 @@ test('svc policy history and proposals: who, and why, or which files', async () 
   expect(proposed).toMatch(/^ppl_2 .*maria +more$/m);
 });
 
+test('svc policy activate, where two people have to stand behind it: until when it waits, for whom, and what they run', async () => {
+  const proposal = { id: 'ppl_1', version: 'v2', status: 'open', expires_at: 't', still_needs: 1 };
+  answer = { version: 'v1', proposal };
+  expect((await svc('policy', 'activate', ...to)).out.split('\n')).toEqual([
+    'Proposed: v2, until t',
+    'In force until another person confirms it: v1',
+    'svc policy show v2',
+    'svc policy confirm ppl_1',
+  ]);
+  answer = { version: 'v1', proposal: { ...proposal, still_needs: 2 } };
+  expect((await svc('policy', 'rollback', ...to)).out).toContain('In force until two people confirm it: v1');
+  answer = { version: 'v2', proposal: { ...proposal, status: 'confirmed', still_needs: 0 } };
+  expect((await svc('policy', 'confirm', 'ppl_1', ...to)).out).toBe('In force: v2');
+});
+
 test('svc pause: an end that is said twice is a slip, and nothing is paused', async () => {
   const twice = ['--for', '1h', '--until', '2030-01-01T00:00:00Z'];
   const { code, err } = await svc('pause', '--all', '--reason', 'r', ...twice, ...to);
