@@ -118,10 +118,9 @@ function leavesOf(condition: EngineCondition): readonly Extract<EngineCondition,
 function isRedacted(fact: string, redacted: ReadonlySet<string>): boolean {
   const path = parseFactPath(fact, 'block', null);
   if (isPathFault(path)) return false;
-  const [name] = path.steps;
   // The target may be made of any param.
   if (path.root === 'target') return redacted.size > 0;
-  return path.root === 'params' && (name === undefined ? redacted.size > 0 : redacted.has(String(name)));
+  return path.root === 'params' && redacted.has(String(path.steps[0]));
 }
 
 /** Whether the caller wrote it: params, target, headers. */

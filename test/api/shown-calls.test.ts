@@ -191,3 +191,22 @@ it('a param that is redacted does not stand in the path either', async () => {
   expect(shown.action(record)).toMatchObject({ path: '/v1/payments/{payment_id}/refunds' });
   expect(shown.params(record)).toMatchObject({ params: { payment_id: '(redacted)' } });
 });
+
+it('who decides is shown the headers that are part of the call, what the agent had asked, and that the tool has changed', async () => {
+  const { effect } = await waiting();
+  const record = await rig.ports.store.effect('demo', effect);
+  const principal = await rig.ports.authenticate(rig.keys.approver);
+  if (record === null || 'failure' in principal) throw new Error('the effect is there, and the key is good');
+  const headers = { sent: { 'x-account': 'acme' }, bound: { 'x-account': 'acme' } };
+  const opened = { params: { payment_id: 'a/b', amount: 5 }, asked: { payment_id: 'a/b', amount: 9 }, headers };
+  const shown = readCalls({ ...rig.ports, openParams: () => opened }, principal, 'one');
+  expect(shown.params(record)).toEqual({
+    params: opened.params,
+    asked_params: opened.asked,
+    headers: { 'x-account': 'acme' },
+  });
+  expect(shown.action(record)).toMatchObject({ path: '/v1/payments/a%2Fb/refunds' });
+  expect(shown.action(record)).not.toHaveProperty('tool_changed');
+  const since = { ...record, action: { ...record.action, toolDigest: 'of before' } };
+  expect(shown.action(since)).toMatchObject({ tool_changed: true });
+});

@@ -1,6 +1,9 @@
 import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { svc, svcAnsweredWith } from './run.ts';
 
@@ -445,6 +448,106 @@ test('svc effects resolve --tool: a tool that nobody knows is a slip, and one of
     out: 'Settled as happened: 0. Refused: 0.',
   });
   expect(asked.filter((one) => one.startsWith('POST'))).toEqual([]);
+});
+
+test('svc effects resolve --from: one id a line, each once; blank lines and what begins with # are none', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-asked-'));
+  const file = join(folder, 'ids');
+  writeFileSync(file, '# of the outage\neff_1\n\n  eff_2  \neff_1\n');
+  const call = { state: 'committed', tool: 'a.b', target: 'x', created_at: 't' };
+  answerTo = (url) => ({ effect: { ...call, effect_id: url.split('/').at(-1) }, ledger: [] });
+  const { code, out } = await svc('effects', 'resolve', '--outcome', 'happened', '--from', file, '--dry-run', ...to);
+  rmSync(folder, { recursive: true });
+  expect(asked).toEqual([`GET ${W}/effects/eff_1`, `GET ${W}/effects/eff_2`]);
+  expect([code, out]).toEqual([0, expect.stringContaining('Not unknown: 2. Nothing was changed.')]);
+});
+
+test('svc effects resolve --dry-run: what it is too early for is told apart, unless it is forced', async () => {
+  const quiet = '2100-01-01T00:00:00.000Z';
+  answer = {
+    effect: {
+      effect_id: 'eff_1',
+      state: 'unknown',
+      tool: 'a.b',
+      target: 'x',
+      evidence: {},
+      created_at: 't',
+      quiesce_until: quiet,
+    },
+    ledger: [],
+  };
+  const tried = async (...words: readonly string[]) =>
+    (await svc('effects', 'resolve', 'eff_1', '--dry-run', '--outcome', ...words, ...to)).out.split('\n').at(-1);
+  expect(await tried('not_happened')).toBe(
+    `Would settle as not_happened: 0. Too early to say that it did not happen: 1, the last until ${quiet}. Nothing was changed.`,
+  );
+  expect(await tried('not_happened', '--force')).toBe('Would settle as not_happened: 1. Nothing was changed.');
+  expect(await tried('happened')).toBe('Would settle as happened: 1. Nothing was changed.');
+});
+
+test('svc effects probe: what the reading shows, and when another can tell more', async () => {
+  const effect = { decision: 'unknown_effect' };
+  answer = { probe: { message: 'It shows neither.', retry_after_ms: 4_100 }, effect };
+  expect((await svc('effects', 'probe', 'eff_1', ...to)).out).toBe(
+    'eff_1 is unknown_effect: It shows neither. Probe again in 5 s.',
+  );
+  answer = { probe: { message: 'It is there.' }, effect: { decision: 'committed' } };
+  expect((await svc('effects', 'probe', 'eff_1', ...to)).out).toBe('eff_1 is committed: It is there.');
+  expect(asked).toEqual([`POST ${W}/effects/eff_1/probe {}`, `POST ${W}/effects/eff_1/probe {}`]);
+});
+
+test('svc notifications: each has why it was not taken, and when it is tried next or ended; all that are named are sent again', async () => {
+  const one = { event: 'pause.set', receiver: 'ops', attempts: 4, last_failure: 'it answered 503' };
+  const [next, ended] = ['2026-01-02T00:00:00.000Z', '2026-01-03T00:00:00.000Z'];
+  answer = {
+    notifications: [
+      { ...one, id: 'dlv_1', state: 'waiting', next_attempt_at: next, ended_at: null },
+      { ...one, id: 'dlv_2', state: 'dead', next_attempt_at: null, ended_at: ended },
+    ],
+    next_cursor: null,
+  };
+  const { out } = await svc('notifications', 'list', ...to);
+  expect(out).toMatch(new RegExp(`dlv_1 +pause\\.set +ops +waiting +4 +it answered 503 +${next}`));
+  expect(out).toMatch(new RegExp(`dlv_2 +pause\\.set +ops +dead +4 +it answered 503 +${ended}`));
+  asked = [];
+  answerTo = (url) => ({ id: url.split('/').at(-2) });
+  expect((await svc('notifications', 'resend', 'dlv_1', 'dlv_2', ...to)).out).toBe('To be sent again: dlv_1, dlv_2');
+  expect(asked).toEqual(['dlv_1', 'dlv_2'].map((id) => `POST /v1/beta/notifications/${id}/resend {}`));
+});
+
+test('svc policy history and proposals: who, and why, or which files', async () => {
+  const by = { type: 'gateway', id: 'gw' };
+  const files = ['policies/a.yaml', 'policies/b.yaml'];
+  const activations = [
+    { version: 'v2', at: 't2', how: 'activate', by: { type: 'user', id: 'maria' }, why: 'limits of June' },
+    { version: 'v1', at: 't1', how: 'files', by, files },
+  ];
+  answer = { in_force: 'v2', files_version: 'v2', activations };
+  const { out } = await svc('policy', 'history', ...to);
+  expect(out).toMatch(/^\* +v2 +t2 +activate +user maria +limits of June$/m);
+  expect(out).toMatch(/^ +v1 +t1 +files +gateway gw +policies\/a\.yaml policies\/b\.yaml$/m);
+  // The files are what is in force.
+  expect(out).not.toContain('svc policy activate');
+  const proposal = { id: 'ppl_1', version: 'v3', status: 'open', at: 't3', how: 'files', by, people: [], files };
+  answer = { in_force: 'v2', proposals: [proposal, { ...proposal, id: 'ppl_2', people: ['maria'], why: 'more' }] };
+  const proposed = (await svc('policy', 'proposals', ...to)).out;
+  expect(proposed).toMatch(/^ppl_1 .*gateway gw +policies\/a\.yaml policies\/b\.yaml$/m);
+  expect(proposed).toMatch(/^ppl_2 .*maria +more$/m);
+});
+
+test('svc policy activate, where two people have to stand behind it: until when it waits, for whom, and what they run', async () => {
+  const proposal = { id: 'ppl_1', version: 'v2', status: 'open', expires_at: 't', still_needs: 1 };
+  answer = { version: 'v1', proposal };
+  expect((await svc('policy', 'activate', ...to)).out.split('\n')).toEqual([
+    'Proposed: v2, until t',
+    'In force until another person confirms it: v1',
+    'svc policy show v2',
+    'svc policy confirm ppl_1',
+  ]);
+  answer = { version: 'v1', proposal: { ...proposal, still_needs: 2 } };
+  expect((await svc('policy', 'rollback', ...to)).out).toContain('In force until two people confirm it: v1');
+  answer = { version: 'v2', proposal: { ...proposal, status: 'confirmed', still_needs: 0 } };
+  expect((await svc('policy', 'confirm', 'ppl_1', ...to)).out).toBe('In force: v2');
 });
 
 test('svc pause: an end that is said twice is a slip, and nothing is paused', async () => {

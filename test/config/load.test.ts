@@ -47,6 +47,39 @@ describe('the files that are shipped', () => {
     );
   });
 
+  it('what the pages on the archive, notifications and Redis show loads, and means what they say', async () => {
+    const shown = async (page: string) => {
+      const text = readFileSync(join(ROOT, 'docs', 'operating', `${page}.md`), 'utf8');
+      const secret = `whsec_${Buffer.alloc(24, 1).toString('base64')}`;
+      const environment = {
+        S3_ACCESS_KEY: 'a',
+        S3_SECRET_KEY: 's',
+        WEBHOOK_SECRET: secret,
+        SLACK_WEBHOOK_URL: 'https://hooks.example/x',
+        MAIL_PASSWORD: 'p',
+      };
+      const loaded: Configuration[] = [];
+      for (const [, yaml = ''] of text.matchAll(/```yaml\n([\s\S]*?)```/g)) loaded.push(await load(yaml, environment));
+      return loaded;
+    };
+    expect((await shown('archive')).map(({ store }) => store)).toMatchObject([
+      { archive: { kind: 'folder', path: './archive' } },
+      {
+        archive: { kind: 'bucket', url: 'https://s3.eu-central-1.amazonaws.com/my-bucket/svc', region: 'eu-central-1' },
+      },
+    ]);
+    expect((await shown('notifications')).map(({ webhooks }) => webhooks)).toMatchObject([
+      [
+        { format: 'standard', events: ['approval.requested', 'execution.lost'], workspaces: null },
+        { format: 'slack', workspaces: ['payments'] },
+        { format: 'mail', server: { tls: 'implicit', user: 'svc', password: 'p' }, to: ['oncall@example.com'] },
+      ],
+    ]);
+    expect((await shown('redis')).map(({ store }) => store)).toMatchObject([
+      { kind: 'redis', mode: 'standalone', nodes: [], durability: 'fsync', maxFreezeMs: 600_000 },
+    ]);
+  });
+
   it('config/minimal.yaml loads without a finding', async () => {
     const report = await checkConfiguration(join(ROOT, 'config', 'minimal.yaml'));
     expect(report).toMatchObject({ exit: 0, findings: [] });

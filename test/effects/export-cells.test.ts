@@ -19,6 +19,41 @@ it.each([
   expect(cellText(text)).toBe(cell);
 });
 
+const REQUEST = {
+  workspace: 'demo',
+  publicUrl: '',
+  filter: { since: null, until: null },
+  what: ['effects'],
+  form: 'csv',
+} as const;
+const NO_CONTEXT = (): never => {
+  throw new Error('a row has no context');
+};
+
+it('a row has no time at which the outcome was on record as long as it is not known', () => {
+  const { effect, evidence } = receiptInput();
+  const lease = {
+    fence: { epoch: 1, n: 1, nonce: '' },
+    owner: 'gw',
+    admittedAt: 1,
+    dispatchBy: 1,
+    leaseEnd: 1,
+    quiesceUntil: 1,
+  };
+  const settledIn = (life: EffectRecord['life']): string | undefined =>
+    exportLine(
+      { type: 'effect', effect: { ...effect, holds: [], life }, decided: { by: [], at: null } },
+      REQUEST,
+      NO_CONTEXT,
+    )
+      .trimEnd()
+      .split(',')
+      .at(-3);
+  expect(settledIn({ state: 'unknown', at: 9, lease, evidence })).toBe('');
+  expect(settledIn({ state: 'executing', lease })).toBe('');
+  expect(settledIn({ state: 'rejected', at: 0, approvalId: 'apr_1', until: 9 })).toBe('1970-01-01T00:00:00.000Z');
+});
+
 it('a row of an effect has all rules that matched, and all who approved, in one cell each', () => {
   const { effect, evidence, settledBy } = receiptInput();
   const life = { state: 'failed', at: Date.UTC(2026, 4, 7), settledBy, evidence, result: null } as const;
@@ -27,17 +62,7 @@ it('a row of an effect has all rules that matched, and all who approved, in one 
     effect: { ...effect, life } satisfies EffectRecord,
     decided: { by: ['maria', 'tom'], at: Date.UTC(2026, 4, 6) },
   } as const;
-  const request = {
-    workspace: 'demo',
-    publicUrl: '',
-    filter: { since: null, until: null },
-    what: ['effects'],
-    form: 'csv',
-  } as const;
-  const context = (): never => {
-    throw new Error('a row has no context');
-  };
-  const cells = exportLine(item, request, context).trimEnd().split(',');
+  const cells = exportLine(item, REQUEST, NO_CONTEXT).trimEnd().split(',');
   expect(cells).toContain('payments/refund-small payments/night');
   expect(cells).toContain('maria tom');
   expect(cells.slice(-4)).toEqual(['2026-05-06T00:00:00.000Z', '2026-05-07T00:00:00.000Z', '5000', 'cents']);
@@ -48,6 +73,6 @@ it('a row of an effect has all rules that matched, and all who approved, in one 
     { ...hold, unit: 'calls', amount: 1 },
     { ...hold, unit: 'EUR_cents' },
   ];
-  const paid = exportLine({ ...item, effect: { ...item.effect, holds } }, request, context);
+  const paid = exportLine({ ...item, effect: { ...item.effect, holds } }, REQUEST, NO_CONTEXT);
   expect(paid.trimEnd().split(',').slice(-2)).toEqual(['50.00', 'EUR']);
 });

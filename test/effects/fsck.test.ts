@@ -5,6 +5,7 @@ import { checkWorkspace, Audit } from '../../src/effects/upkeep/fsck.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
 import { admitStep } from '../../src/effects/steps/admission.ts';
+import { stateAfter } from '../../src/effects/steps/ledger-states.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { emptyState, viewOf } from '../contract/map-view.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
@@ -181,6 +182,16 @@ describe('figures from the ledger', () => {
     expect(audit.compareRows([], 9000)).toEqual([]);
   });
 
+  it('what was spent less than it was held, and what a later attempt took over', () => {
+    const audit = new Audit();
+    const [held] = holds(5)['holds'] as readonly JsonObject[];
+    audit.add(event('budget.held', 'a', holds(5)));
+    audit.add(event('budget.posted', 'a', { holds: [{ ...held, posted: 2 }] }));
+    audit.add(event('budget.held', 'b', holds(5)));
+    audit.add(event('budget.held', 'b', { ...holds(7), taken_over: holds(5)['holds'] ?? [] }));
+    expect(audit.compareRows([row(2, 7)], 2000)).toEqual([]);
+  });
+
   it('windows that were over as the check began are left out, and so is what a rolling one has forgotten', () => {
     const audit = new Audit(1_500_000);
     audit.add(event('budget.posted', 'a', holds(5), 1000));
@@ -230,6 +241,8 @@ describe('states from the ledger', () => {
     ['executing', [['effect.admitted']]],
     ['unknown', [['effect.admitted'], ['execution.lost']]],
     ['unknown', [['effect.admitted'], ['execution.failed', { recorded_as: 'unknown' }]]],
+    ['unknown', [['effect.admitted'], ['execution.lost'], ['execution.failed', { recorded_as: 'unknown' }]]],
+    [undefined, [['effect.admitted'], ['execution.lost'], ['execution.lost', { recorded_as: 'failed' }]]],
     ['pending_approval', [['approval.requested']]],
     [undefined, [['effect.admitted'], ['execution.succeeded']]],
     [undefined, [['effect.admitted'], ['execution.lost'], ['effect.resolved', { outcome: 'happened' }]]],
@@ -237,6 +250,18 @@ describe('states from the ledger', () => {
   ] as const)('%s', (state, kinds) => {
     expect(stateOf(...kinds)).toBe(state);
   });
+});
+
+it.each([
+  ['unknown', 'effect.resolved', { outcome: 'happened' }, 'committed'],
+  ['unknown', 'effect.resolved', { outcome: 'not_happened' }, 'failed'],
+  ['unknown', 'effect.reconciled', { outcome: 'happened' }, 'committed'],
+  ['unknown', 'effect.reconciled', { outcome: 'not_happened' }, 'failed'],
+  // A repetition that is refused leaves what the key is bound to as it is; an attempt that is refused does not.
+  ['failed', 'effect.denied', {}, 'failed'],
+  ['failed', 'effect.denied', { attempt: 2 }, 'denied'],
+] as const)('what was %s is after %s %j %s', (before, kind, data, after) => {
+  expect(stateAfter(before, { kind, data })).toBe(after);
 });
 
 test.each(['effect.denied', 'effect.conflict'] as const)('after %s an effect is denied', (kind) => {

@@ -114,6 +114,10 @@ describe('what the call has in place of {name}', () => {
   });
   test('is not there: nothing is known', () => {
     expect(findingOf(http(200, { state: null }), probe({ state: '{wanted}' }))).toBe('unknown');
+    // As an operand it would be null, and every other value is another than that.
+    const other = probe({ state: { $ne: '{before}' } });
+    expect(findingOf(http(200, { state: 'open' }), other)).toBe('unknown');
+    expect(findingOf(http(200, { state: 'open' }), other, { before: 'closed' })).toBe('happened');
   });
   test('fills the params of the read; what the call does not have is left out', () => {
     const given = { order: 'a-1', lines: [1, 2] };

@@ -73,6 +73,16 @@ describe('svc backup', () => {
     expect((await restore(false)).replaced).toBeNull();
   });
 
+  it('has a folder of its own: one file in it is one too many, and stays as it is', async () => {
+    mkdirSync(at('backup'));
+    writeFileSync(at('backup', 'notes'), 'of somebody');
+    await expect(backUp()).rejects.toThrow('is not empty');
+    expect(readdirSync(at('backup'))).toEqual(['notes']);
+    rmSync(at('backup', 'notes'));
+    await backUp();
+    expect(existsSync(at('backup', 'backup.json'))).toBe(true);
+  });
+
   it('says of a store on Redis who makes its backups', async () => {
     writeFileSync(at('gateway.yaml'), 'store: { kind: redis, url: "redis://127.0.0.1:1" }\n');
     for (const ask of [backUp, restore]) await expect(ask()).rejects.toThrow('on Redis, which makes its own');

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { RunningGateway } from '../../src/cli/ports.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
 import { findSecret, openSecretsFor } from '../../src/gateway/master-secret.ts';
 import { createKey } from '../../src/gateway/offline-keys.ts';
 import { checkStore } from '../../src/gateway/operate-store.ts';
@@ -156,5 +157,20 @@ describe('the master secret of a store', () => {
     expect(await findSecret(store, files)).toEqual({ kind: 'fault', fault: expect.stringContaining('is missing') });
     await expect(openSecretsFor(store, files)).rejects.toThrow('is missing');
     expect(existsSync(files.masterFile)).toBe(false);
+  });
+
+  it('is made anew for no store that was used with one, nor for one that cannot be asked', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'svc-master-'));
+    closers.push(() => rm(folder, { recursive: true, force: true }));
+    const files = { masterFile: join(folder, 'master'), previous: [] };
+    const asked = (mark: () => Promise<string | null>) =>
+      openSecretsFor({ secretMark: mark, hasKeys: () => Promise.resolve(false) }, files);
+    await expect(asked(() => Promise.resolve('of another'))).rejects.toThrow('is missing, and the store is in use');
+    await expect(asked(() => Promise.reject(new StoreUnavailable('it is away')))).rejects.toThrow(
+      'the store cannot be asked whether it was used with one before',
+    );
+    expect(existsSync(files.masterFile)).toBe(false);
+    await asked(() => Promise.resolve(null));
+    expect(existsSync(files.masterFile)).toBe(true);
   });
 });

@@ -109,6 +109,10 @@ describe('what is told', () => {
   it('is a sentence of its own for each event', () => {
     const titles = NOTIFICATION_EVENTS.map((event) => said({ event }).title);
     expect(new Set(titles).size).toBe(NOTIFICATION_EVENTS.length);
+    // Programs are told it as well.
+    expect(NOTIFICATION_EVENTS.map((event) => said({ event }).body)).toMatchObject(
+      titles.map((title) => ({ data: { title } })),
+    );
   });
 
   it('is no markup for Slack, and no more than Slack takes', () => {

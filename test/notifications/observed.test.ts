@@ -194,11 +194,11 @@ it('effects that retention must leave are told of once a day', async () => {
   const receivers = [OPS];
   await observed.inspect(receivers);
   expect(notified).toEqual([]);
-  unsettled = 3;
+  unsettled = 1;
   await observed.inspect(receivers);
   await observed.inspect(receivers);
   const told = { event: 'retention.stalled', workspace: INSTALLATION, effectId: null, at: 1_000_000 };
-  expect(notified).toEqual([[87_400_000, { ...told, data: { effects: 3 } }]]);
+  expect(notified).toEqual([[87_400_000, { ...told, data: { effects: 1 } }]]);
   clock.now = 87_399_999;
   await observed.inspect(receivers);
   expect(notified).toHaveLength(1);

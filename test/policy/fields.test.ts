@@ -190,6 +190,7 @@ describe('operators in the second spelling', () => {
     ['everyFact:greaterThan', '5', [6, 7], [1, 6]],
     ['not:someFact:equal', 'a', ['b'], ['a', 'b']],
     ['everyFact:not:equal', 'a', ['b', 'c'], ['a', 'b']],
+    ['doesNotContain', 'a', ['b'], ['b', 'a']],
   ])('%s %s', (operator, value, holding, failing) => {
     const set = rules(
       `{ id: r, effect: allow, when: { fact: params, path: x, operator: "${operator}", value: ${value} } }`,

@@ -98,6 +98,16 @@ describe('faults, each at its place', () => {
       `${HEAD}budgets: { b: { unit: calls, per: day, limit: 1, by: [agent.id, agent.id] } }\nrules: [ { id: a, effect: allow } ]\n`,
       "4:65 wrong_value 'agent.id' stands twice",
     ],
+    [
+      'a value of the name of a list',
+      `${HEAD}lists: { a: [x] }\nvalues: { a: 1 }\nrules: [ { id: a, effect: allow } ]\n`,
+      "5:11 duplicate_name 'a' is a list already",
+    ],
+    [
+      'a condition whose name nobody can refer to',
+      `${HEAD}conditions: { "a b": { params.x: 1 } }\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:15 wrong_value The condition 'a b' has a name that cannot be referred to",
+    ],
     ['bad glob', rule('{ id: a, effect: deny, match: { tools: ["{a"] } }'), '5:45 bad_pattern'],
     [
       'unknown list',
@@ -497,6 +507,11 @@ describe('warnings', () => {
     expect(
       codes.filter((code) => code === 'found_anywhere' || code === 'never_known' || code === 'like_another'),
     ).toEqual([]);
+  });
+
+  test('a list with nothing in it, which may be meant to be filled', () => {
+    const text = (list: string) => `${HEAD}lists: { l: [${list}] }\nrules: [ { id: a, effect: allow } ]\n`;
+    expect([warned(text('')), warned(text('x'))]).toEqual([['empty_list'], []]);
   });
 
   test('a budget that no rule uses', () => {

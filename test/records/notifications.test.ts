@@ -112,6 +112,7 @@ const TOLD: readonly (readonly [kind: LedgerDraft['kind'], event: NotificationEv
   ['allowance.given', 'allowance.given', ['allowance_id', 'approval_id', 'given_by', 'times', 'expires_at']],
   ['execution.lost', 'execution.lost', ['code', 'quiet_at']],
   ['pause.set', 'pause.set', ['pause_id', 'scope', 'reason', 'until']],
+  ['pause.lifted', 'pause.lifted', ['pause_id']],
   ['policy.rejected', 'policy.rejected', ['in_force']],
   [
     'policy.proposed',

@@ -10,6 +10,7 @@ import {
   type SqlDatabase,
   storageFailure,
 } from '../../src/stores/embedded/driver.ts';
+import { acquireLock, isLocked } from '../../src/stores/embedded/lock.ts';
 
 const open = await loadDriver();
 let folder = '';
@@ -129,5 +130,22 @@ describe('the SQLite driver', () => {
       c: null,
       d: '',
     });
+  });
+});
+
+describe('the lock of a store', () => {
+  it('is had by one; another waits for as long as it is told to, and says so', async () => {
+    const first = await acquireLock(folder, open, 0);
+    expect(isLocked(folder, open)).toBe(true);
+    await expect(acquireLock(folder, open, 60)).rejects.toThrow(
+      `Another gateway uses the store in ${folder} (waited 0.06 s for its lock)`,
+    );
+    const waiting = acquireLock(folder, open, 60_000);
+    // It has been tried once, in vain.
+    first.release();
+    const second = await waiting;
+    expect(isLocked(folder, open)).toBe(true);
+    second.release();
+    expect(isLocked(folder, open)).toBe(false);
   });
 });

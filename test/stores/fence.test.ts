@@ -10,7 +10,7 @@ import {
   openKeyStore,
 } from '../../src/gateway/embedded-store.ts';
 import { rolledBack } from '../../src/stores/embedded/boot.ts';
-import type { InstallMark } from '../../src/stores/embedded/install.ts';
+import { type InstallMark, readInstallMark, writeInstallMark } from '../../src/stores/embedded/install.ts';
 import type { Fence } from '../../src/stores/embedded/marks.ts';
 import type { FileMeta } from '../../src/stores/embedded/tables/meta-table.ts';
 import { admitRequest, dispatched } from '../contract/requests.ts';
@@ -214,4 +214,15 @@ test('an emptied folder is a new store; the fence has a file for each', async ()
   rmSync(path, { recursive: true });
   await callOnce('k');
   expect(readdirSync(fence.folder)).toHaveLength(2);
+});
+
+test.each([
+  { lost: 0, seen: null },
+  { lost: 7, seen: { boot: 'b', upMs: 5, time: 9 } },
+])('a mark is read as it was written: %j', (more) => {
+  const mark: InstallMark = { installId: 'i', epoch: 2, commits: 3, ...more };
+  mkdirSync(path, { recursive: true });
+  expect(readInstallMark(path)).toBeNull();
+  writeInstallMark(path, mark);
+  expect(readInstallMark(path)).toEqual(mark);
 });

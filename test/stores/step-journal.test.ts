@@ -86,6 +86,10 @@ it('the newest step of a workspace stays known when the file that it was in is d
     // It was not closed: this is what a killed gateway left.
     const again = await openStepJournal(folder);
     expect(again.heads().get('quiet')).toEqual({ step: 7, at: 7, epoch: 1 });
+    // That it has the step no more is known too, until somebody gives up what the workspace had.
+    expect(again.dropped('quiet')).toEqual({ step: 7, at: 7, epoch: 1 });
+    await again.forget('quiet');
+    expect([again.heads().has('quiet'), again.dropped('quiet')]).toEqual([false, null]);
     await again.close();
     await journal.close();
   } finally {

@@ -4,7 +4,7 @@ import { type ApprovalRecord, rejectionReason } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import { statusShown } from '../model/answer.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../model/decision.ts';
-import { decisionOf, BUSY, type EffectRecord, type Evidence, type SettledBy } from '../model/effect.ts';
+import { decisionOf, BUSY, type EffectRecord, type Evidence, type Life, type SettledBy } from '../model/effect.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import { approvalToWire, changedToWire, resultMembers } from '../run/render.ts';
@@ -56,9 +56,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
     next: nextStep(effect, decision, safe),
     created_at: timeToWire(effect.createdAt),
     first_dispatch_at: optionalTimeToWire(effect.firstDispatchAt),
-    settled_at: optionalTimeToWire(
-      life.state === 'pending_approval' || life.state === 'executing' || life.state === 'unknown' ? null : life.at,
-    ),
+    settled_at: optionalTimeToWire(settledAt(life)),
     receipt_id: life.state === 'committed' ? life.receipt.id : null,
     policy: {
       version: effect.trace.policyVersion,
@@ -84,6 +82,11 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
       ...(life.state === 'unknown' ? { resolve: `${self}/resolve`, ...(hasProbe && { probe: `${self}/probe` }) } : {}),
     },
   };
+}
+
+/** When the outcome was on record, ms; `null`: it is not known yet. */
+export function settledAt(life: Life): number | null {
+  return life.state === 'pending_approval' || life.state === 'executing' || life.state === 'unknown' ? null : life.at;
 }
 
 /** Whose word let a call in that nobody was asked about. */

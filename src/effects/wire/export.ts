@@ -3,7 +3,7 @@ import type { ExportContext, Exported, ExportItem, ExportRequest } from '../mode
 import { decisionOf, type EffectRecord } from '../model/effect.ts';
 import { ledgerEventToWire } from '../model/ledger.ts';
 import { currencyOf, currencyOfBucket, moneyField } from '../model/money.ts';
-import { effectToWire } from './effect.ts';
+import { effectToWire, settledAt } from './effect.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
 import { withoutContent } from '../model/without-content.ts';
 
@@ -78,8 +78,8 @@ function cellsOf(item: ExportItem): readonly (string | number | null)[] {
       const who = [actor.agentId, actor.user, actor.keyId];
       const what = [action.tool, action.target, life.state, rules, trace.policyVersion];
       const { by, at } = item.decided;
-      const settled = 'at' in life ? life.at : null;
-      const decided = [decisionOf(item.effect), by.join(' '), optionalTimeToWire(at), optionalTimeToWire(settled)];
+      const settled = optionalTimeToWire(settledAt(life));
+      const decided = [decisionOf(item.effect), by.join(' '), optionalTimeToWire(at), settled];
       return [
         id,
         timeToWire(createdAt),
