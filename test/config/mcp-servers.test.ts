@@ -106,6 +106,7 @@ describe('a server of MCP in the configuration', () => {
   test.each([
     ['an address', 'url: "https://x.example/mcp"', {}],
     ['a key', '', { upstream: 'credentials: { header: authorization, value: x }' }],
+    ['certificates', '', { upstream: 'tls: { min_version: TLSv1.3 }' }],
     ['the transport of an address', 'transport: sse', {}],
   ])('that is a program has no %s', async (_what, more, upstream) => {
     const mcp = ['command: [node]', more].filter((part) => part !== '').join(', ');
@@ -169,6 +170,34 @@ describe('a pinned tool', () => {
     expect(tool('put').call).toMatchObject({ isError: 'failed', onClientClose: 'abort' });
     for (const name of ['refund', 'look'])
       expect(tool(name).call).toMatchObject({ isError: 'unknown', onClientClose: 'finish' });
+  });
+
+  test('may take as long as its server for an answer, unless it says otherwise', async () => {
+    const stated = 'tools: [{ name: refund, timeout: 3s }]';
+    const { tool } = await loaded(`${AT}, ${stated}`, { upstream: 'timeout: 7s' });
+    expect(['look', 'put', 'refund'].map((name) => tool(name).timeoutMs)).toEqual([7_000, 7_000, 3_000]);
+  });
+
+  test('is another one, about which people are asked anew, where it is sent in another way; not where its key is renewed', async () => {
+    const digest = async (mcp: string, upstream = '', environment: Record<string, string> = {}) =>
+      (await loaded(mcp, upstream === '' ? {} : { upstream }, environment)).tool('refund').digest;
+    const keyed = (header: string, value: string) => digest(AT, `credentials: { header: ${header}, value: ${value} }`);
+    const program = (mcp: string, environment = {}) => digest(mcp, '', environment);
+    const others = [
+      await digest(AT),
+      await digest('url: "https://other.example/mcp"'),
+      await digest('url: "https://mcp.example.com/other"'),
+      await digest(`${AT}, meta: [a.example/tenant]`),
+      await keyed('authorization', 'one'),
+      await keyed('x-key', 'one'),
+      await program('command: [node]'),
+      await program('command: [node, a]'),
+      await program('command: [node], cwd: /srv'),
+      await program('command: [node], env: [TOKEN]', { TOKEN: 'one' }),
+    ];
+    expect(new Set(others).size).toBe(others.length);
+    expect(await keyed('authorization', 'two')).toBe(await keyed('authorization', 'one'));
+    expect(await program('command: [node], env: [TOKEN]', { TOKEN: 'two' })).toBe(others.at(-1));
   });
 
   test('has the members of _meta that all tools of the server need, and its own', async () => {
