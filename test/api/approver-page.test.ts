@@ -854,6 +854,141 @@ describe('what is shown', () => {
     expect(of({ ...shown.effect, life: { state: 'unknown', at: 0, lease, evidence } })).toContain('>Takes<');
   });
 
+  describe('opened again', () => {
+    const EVIDENCE = { code: 'http_422', message: 'no', answered: null, startedAt: 0, endedAt: 0 };
+    const FENCE = { epoch: 1, n: 1, nonce: '' };
+    const LEASE = { fence: FENCE, owner: '', admittedAt: 0, dispatchBy: 0, leaseEnd: 0, quiesceUntil: 0 };
+    const AT = Date.parse('2026-06-15T10:00:00Z');
+    type Shown = Awaited<ReturnType<typeof shownToMaria>>;
+    type Life = NonNullable<Shown['effect']>['life'];
+    const COMMITTED: Life = {
+      state: 'committed',
+      at: AT,
+      settledBy: { by: 'owner' },
+      evidence: EVIDENCE,
+      receipt: { id: 'rcp_7', jws: 'signed.receipt.text' },
+      result: null,
+      accepted: false,
+      responseTruncated: false,
+    };
+    const DENIED: Life = {
+      state: 'denied',
+      at: AT,
+      decision: 'denied_policy',
+      reason: { code: 'rule_denied', message: 'Frozen for the night.' },
+      mismatches: [],
+    };
+    const pageOf = (shown: Shown): string =>
+      approvalPage(shown, { user: 'maria', form: 'f', path: '/', notice: null }).replaceAll(/<time[^>]*>/g, '');
+    /** What became of a request that was approved and used, by how its call stands. */
+    async function became(life: Life | null, more: Partial<Shown> = {}): Promise<string> {
+      const shown = await shownToMaria();
+      const { approval, effect } = shown;
+      const then = effect === null || life === null ? null : { ...effect, life };
+      return pageOf({ ...shown, approval: { ...approval, status: 'used' }, effect: then, ...more });
+    }
+    async function standing(change: Partial<Shown['approval']>): Promise<string> {
+      const shown = await shownToMaria();
+      return pageOf({ ...shown, approval: { ...shown.approval, ...change } });
+    }
+
+    it.each<[string, Life | null, RegExp, RegExp]>([
+      ['runs', { state: 'executing', lease: LEASE }, /<h1>Approved, and sent<[\s\S]*It is running/, /It happened/],
+      ['happened', COMMITTED, /<h1>Approved, and sent<[\s\S]*It happened/, /did not happen/],
+      ['is unknown', { state: 'unknown', at: AT, lease: LEASE, evidence: EVIDENCE }, /Nobody knows/, /did not happen/],
+      ['was stopped', DENIED, /<h1>Approved, and not sent<[\s\S]*Frozen for the night\./, /It happened/],
+      ['waits anew', { state: 'pending_approval', approvalId: 'apr_2' }, /waits for another decision/, /It happened/],
+      [
+        'was rejected later',
+        { state: 'rejected', at: AT, approvalId: 'a', until: AT },
+        /rejected later/,
+        /It happened/,
+      ],
+      ['is on record no more', null, /Its record is gone/, /It happened/],
+    ])('says of a call that %s how it stands, and not more', async (_what, life, says, never) => {
+      const page = await became(life);
+      expect(page).toMatch(says);
+      expect(page).not.toMatch(never);
+      expect(page).not.toContain('name="verdict"');
+    });
+
+    it('has the signed receipt for who may read effects, and for nobody else', async () => {
+      expect(await became(COMMITTED)).toMatch(/rcp_7[\s\S]*signed\.receipt\.text/);
+      expect(await became(COMMITTED, { mayReadEffects: false })).not.toMatch(/rcp_7|signed\.receipt/);
+    });
+
+    it('says why an approved call is not sent yet, until when it is tried, and why one never was', async () => {
+      const stopped = { at: AT, decision: 'denied_paused', reason: DENIED.reason } as const;
+      const granted = await standing({ status: 'granted', expiresAt: AT, stopped });
+      expect(granted).toMatch(/<h1>Approved, and not sent yet<[\s\S]*until [^.]*2026[^.]*\. Frozen for the night\./);
+      const never = await standing({ status: 'expired', decidedAt: AT, stopped });
+      expect(never).toMatch(/<h1>Approved, and not sent<[\s\S]*Nothing was sent\. Frozen for the night\./);
+    });
+
+    it('tells a request that is void, because what is asked has changed, from one whose time is over', async () => {
+      const expiresAt = AT;
+      const ended = (decidedAt: number) => standing({ status: 'expired', expiresAt, decidedAt, stopped: null });
+      expect(await ended(AT - 1)).toMatch(/<h1>No longer asked</);
+      expect(await ended(AT)).toMatch(/<h1>Its time is over</);
+    });
+
+    it('says to who has approved that others have to, and has no second button for it', async () => {
+      const shown = await shownToMaria();
+      const [one] = shown.approval.requirements;
+      if (one === undefined) throw new Error('nobody is asked');
+      const vote = {
+        user: 'maria',
+        keyId: 'k',
+        verdict: 'approve',
+        at: AT,
+        comment: 'Fine',
+        requirements: [0],
+      } as const;
+      const requirements = [one, { ...one, rule: 'rig/second' }];
+      const of = (votes: Shown['approval']['votes']) =>
+        pageOf({ ...shown, mayChange: {}, approval: { ...shown.approval, requirements, votes } });
+      expect(of([])).toMatch(
+        /So far 0 of 1 for rig\/refund-large, 0 of 1 for rig\/second; nothing is sent[\s\S]*value="approve"/,
+      );
+      expect(of([vote])).toContain('You have approved it. It waits for others.');
+      expect(of([vote])).not.toContain('value="approve"');
+      expect(of([vote])).toMatch(/value="reject"[\s\S]*maria approved at [\s\S]*<pre>Fine<\/pre>/);
+    });
+
+    it('names what a rule could not judge, a tool that is gone, the risk, and whose key it was', async () => {
+      const shown = await shownToMaria();
+      const { approval, why, tool } = shown;
+      const requester = { ...approval.requester, user: 'olga-of-the-key' };
+      const page = pageOf({
+        ...shown,
+        approval: { ...approval, requester },
+        why: why.map((one) => ({ ...one, unknown: ['params.amount'] })),
+        tool: tool && { ...tool, risk: 'critical' },
+      });
+      expect(page).toContain('(could not judge: params.amount)');
+      expect(page).toContain('<dt>Risk</dt><dd>critical</dd>');
+      expect(page).toContain('<dt>User of the key</dt><dd>olga-of-the-key</dd>');
+      expect(pageOf({ ...shown, tool: null })).toContain('payments.refund (not declared any more)');
+    });
+
+    it('lists five calls of before on the target, in the words of people', async () => {
+      const shown = await shownToMaria();
+      const call = { tool: 'payments.refund', at: AT, decision: 'unknown_effect', params: null, costs: [] } as const;
+      const onTarget = Array.from({ length: 7 }, (_, n) => ({ ...call, id: `eff_before${n}` }));
+      const page = pageOf({ ...shown, earlier: { onTarget, alike: null } });
+      expect(page.match(/eff_before\d/g)).toEqual(['0', '1', '2', '3', '4'].map((n) => `eff_before${n}`));
+      expect(page).toContain(': payments.refund, outcome unknown');
+    });
+
+    it('has the reason of the agent to its two hundredth character, and one that is masked not at all', async () => {
+      const shown = await shownToMaria();
+      const withReason = (reason: string) => pageOf({ ...shown, params: { params: { reason } } });
+      expect(withReason('r'.repeat(400))).not.toMatch(/Its reason: “r{201}/);
+      expect(withReason('wrong size')).toContain('Its reason: “wrong size”');
+      expect(withReason('(redacted)')).not.toContain('Its reason');
+    });
+  });
+
   it('has the agent’s own reason beside the question, and that of a rejection before its button where it is needed', async () => {
     const shown = await shownToMaria();
     const [requirement] = shown.approval.requirements;

@@ -3,6 +3,7 @@ import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
+import { allowanceOf } from '../../src/effects/run/allow-alike.ts';
 import { changeCall } from '../../src/effects/run/change-call.ts';
 import { standingOf } from '../../src/effects/run/standing.ts';
 import type { JsonObject } from '../../src/json/value.ts';
@@ -134,5 +135,41 @@ it.each<[what: string, () => ApprovalRecord, () => Partial<EffectPorts>, message
   expect(await changing({ currency: 'CHF' }, ofLarge(), of(), ports())).toMatchObject({
     kind: 'problem',
     problem: { code: 'change_refused', detail: expect.stringMatching(message) },
+  });
+});
+
+it('a changed call that does not fit its tool is refused, with what does not fit', async () => {
+  const misfit = { path: '/params/currency', message: 'must be one that the bank takes' };
+  const catalog = () => ({ ...rig.core.catalog(), check: () => [misfit] });
+  expect(await changing({ currency: 'CHF' }, ofLarge(), approval, { catalog })).toMatchObject({
+    kind: 'problem',
+    problem: {
+      code: 'invalid_request',
+      detail: expect.stringContaining('does not fit the tool payments.refund'),
+      errors: [misfit],
+    },
+  });
+});
+
+it.each<[what: string, times: number | null, untilMs: number | null, message: RegExp]>([
+  ['more calls than the policy lets', 4, null, /^The policy lets the next 3 be allowed at most\./],
+  ['until a moment that is over', 3, 0, /^The time until which they would be allowed is over\./],
+  [
+    'for longer than the policy lets',
+    3,
+    3_600_000 + 120_000,
+    /^The policy lets them be allowed for 60 minutes at most/,
+  ],
+  // A page says until when some time before it is sent.
+  ['what the policy let when it was asked', 3, 3_600_000 + 30_000, /no longer as it was when this was asked\..*ask/i],
+])('the next calls are not allowed ahead: %s', async (_what, times, untilMs, message) => {
+  const allowAlike = { times: 3, forMs: 3_600_000 };
+  const requirements = approval.requirements.map((one) => ({ ...one, quorum: 1, allowAlike }));
+  const until = untilMs === null ? null : rig.core.store.now() + untilMs;
+  const by = { user: 'maria', keyId: 'key_1' };
+  const decided = requirements.map((_one, index) => index);
+  const asked = { ...approval, requirements };
+  expect(await allowanceOf(rig.core, rig.people, asked, by, decided, { times, until }, false)).toMatchObject({
+    problem: { code: 'allowance_refused', detail: expect.stringMatching(message) },
   });
 });

@@ -121,6 +121,60 @@ describe('svc tools', () => {
     expect((await tools('list')).out).toMatch(/refund +unchanged +Gives money back/);
   });
 
+  test.each<[string, string[], number, RegExp]>([
+    ['pin names no upstream', ['pin'], 64, /--upstream ID/],
+    ['names stand beside --all', ['approve', 'refund', '--all'], 64, /Name the tools to approve, or say --all/],
+    [
+      'nothing was pinned yet',
+      ['approve', 'refund'],
+      2,
+      /There is no .*payments\.lock\.json; `svc tools pin` writes it/,
+    ],
+  ])('nothing is written where %s', async (_what, [verb = '', ...more], code, why) => {
+    expect(await tools(verb, ...more)).toMatchObject({ code, err: expect.stringMatching(why) });
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  test('what the configuration says of a server goes with no key beside it', async () => {
+    for (const key of [
+      ['--key-env', 'THE_KEY'],
+      ['--key-file', lock],
+    ])
+      expect(await svc('tools', 'list', '--config', 'gateway.yaml', '--upstream', 'pay', ...key)).toMatchObject({
+        code: 64,
+        err: expect.stringContaining('With --config the server gets what the configuration says'),
+      });
+  });
+
+  test('the pins of one upstream are none of another, and a difference is JSON where that is asked', async () => {
+    await pin();
+    expect(await tools('diff', '--upstream', 'other')).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("holds the pins of 'pay', not of 'other'"),
+    });
+    pages = [[{ name: 'refund', description: 'Gives all.' }], [{ name: 'list' }]];
+    const { code, out } = await tools('diff', '--json');
+    expect([code, JSON.parse(out)]).toEqual([
+      1,
+      expect.objectContaining({
+        upstream: 'pay',
+        unchanged: false,
+        tools: [
+          expect.objectContaining({ name: 'list', state: 'unchanged' }),
+          expect.objectContaining({ name: 'refund', state: 'changed', differences: [expect.anything()] }),
+        ],
+      }),
+    ]);
+  });
+
+  test('a tool that is gone is approved as such: its pin goes', async () => {
+    await pin();
+    pages = [[{ name: 'refund', description: 'Gives money back.' }]];
+    expect((await tools('diff')).out).toBe('gone      list');
+    expect(await tools('approve', 'list')).toMatchObject({ code: 0, err: expect.stringContaining('1 tools are') });
+    expect(await tools('diff')).toMatchObject({ code: 0 });
+  });
+
   test('a lock file that was edited by hand is refused, with its name', async () => {
     await pin();
     writeFileSync(lock, readFileSync(lock, 'utf8').replace('Gives money back', 'Gives all'));

@@ -106,6 +106,7 @@ describe('a server of MCP in the configuration', () => {
   test.each([
     ['an address', 'url: "https://x.example/mcp"', {}],
     ['a key', '', { upstream: 'credentials: { header: authorization, value: x }' }],
+    ['certificates', '', { upstream: 'tls: { min_version: TLSv1.3 }' }],
     ['the transport of an address', 'transport: sse', {}],
   ])('that is a program has no %s', async (_what, more, upstream) => {
     const mcp = ['command: [node]', more].filter((part) => part !== '').join(', ');
@@ -169,6 +170,89 @@ describe('a pinned tool', () => {
     expect(tool('put').call).toMatchObject({ isError: 'failed', onClientClose: 'abort' });
     for (const name of ['refund', 'look'])
       expect(tool(name).call).toMatchObject({ isError: 'unknown', onClientClose: 'finish' });
+  });
+
+  /** What the configuration says where the lock file pins these, of this server. */
+  async function pinning(tools: readonly JsonObject[], of = 'crm') {
+    const file = written(AT);
+    writeFileSync('mcp/crm.lock.json', lockOf(of, tools, { server: 'crm' }));
+    const { findings } = await checkConfiguration(file, { environment: {}, color: false });
+    const said = findings.map(({ severity, code, message }) => `${severity} ${code} ${message}`);
+    const isSound = said.every((one) => one.startsWith('warning'));
+    return { said, tools: isSound ? (await loadConfiguration(file)).configuration.tools : [] };
+  }
+
+  test('is one of its own server: a lock file of another is none', async () => {
+    expect((await pinning(PINNED, 'shop')).said).toEqual([
+      "error bad_pins mcp/crm.lock.json holds the pins of 'shop', not of 'crm'",
+    ]);
+  });
+
+  test('has the title that its server gives it, wherever that stands; else its name', async () => {
+    const { tools } = await pinning([
+      { name: 'a', title: 'Its title', annotations: { title: 'Another' } },
+      { name: 'b', annotations: { title: 'Of the annotations' } },
+      { name: 'c', title: '' },
+    ]);
+    expect(tools.map(({ title }) => title)).toEqual(['Its title', 'Of the annotations', 'c']);
+  });
+
+  test('is left out where no policy could name it, and its arguments are the server’s to check where they cannot be checked', async () => {
+    const [longest, long] = ['n'.repeat(124), 'n'.repeat(125)];
+    const unresolved = { type: 'object', properties: { a: { $ref: '#/$defs/nowhere' } } };
+    const { said, tools } = await pinning([
+      { name: longest },
+      { name: long },
+      { name: 'odd', inputSchema: unresolved },
+    ]);
+    expect(tools.map(({ name, paramsSchema }) => [name, paramsSchema])).toEqual([
+      [`crm.${longest}`, null],
+      ['crm.odd', null],
+    ]);
+    expect(said).toContainEqual(`warning tool_name The pinned tool '${long}' cannot be called: it has no usable name`);
+    expect(said).toContainEqual(expect.stringMatching(/^warning schema_not_checked The arguments of 'odd'/));
+  });
+
+  test('has no argument _meta beside members of it that the server needs, and no probe that changes something', async () => {
+    const file = written(`${AT}, meta: [a.example/tenant]`);
+    const own = { name: 'a', inputSchema: { type: 'object', properties: { _meta: { type: 'object' } } } };
+    writeFileSync('mcp/crm.lock.json', lockOf('crm', [own], { server: 'crm' }));
+    const { findings } = await checkConfiguration(file, { environment: {}, color: false });
+    expect(findings).toMatchObject([{ code: 'bad_pins', message: expect.stringContaining('has an argument _meta') }]);
+    const asks = (tool: string) => `probe: { tool: ${tool}, happened: { a: 1 }, accept_state_evidence: true }`;
+    expect(await faults(`${AT}, tools: [{ name: refund, ${asks('put')} }]`)).toContainEqual(
+      'bad_probe crm.put is no read: a probe changes nothing',
+    );
+    const read = `tools: [{ name: look, kind: read }, { name: put, kind: read, ${asks('look')} }]`;
+    expect(await faults(`${AT}, ${read}`)).toContainEqual('bad_probe A read leaves nothing to find out');
+  });
+
+  test('may take as long as its server for an answer, unless it says otherwise', async () => {
+    const stated = 'tools: [{ name: refund, timeout: 3s }]';
+    const { tool } = await loaded(`${AT}, ${stated}`, { upstream: 'timeout: 7s' });
+    expect(['look', 'put', 'refund'].map((name) => tool(name).timeoutMs)).toEqual([7_000, 7_000, 3_000]);
+  });
+
+  test('is another one, about which people are asked anew, where it is sent in another way; not where its key is renewed', async () => {
+    const digest = async (mcp: string, upstream = '', environment: Record<string, string> = {}) =>
+      (await loaded(mcp, upstream === '' ? {} : { upstream }, environment)).tool('refund').digest;
+    const keyed = (header: string, value: string) => digest(AT, `credentials: { header: ${header}, value: ${value} }`);
+    const program = (mcp: string, environment = {}) => digest(mcp, '', environment);
+    const others = [
+      await digest(AT),
+      await digest('url: "https://other.example/mcp"'),
+      await digest('url: "https://mcp.example.com/other"'),
+      await digest(`${AT}, meta: [a.example/tenant]`),
+      await keyed('authorization', 'one'),
+      await keyed('x-key', 'one'),
+      await program('command: [node]'),
+      await program('command: [node, a]'),
+      await program('command: [node], cwd: /srv'),
+      await program('command: [node], env: [TOKEN]', { TOKEN: 'one' }),
+    ];
+    expect(new Set(others).size).toBe(others.length);
+    expect(await keyed('authorization', 'two')).toBe(await keyed('authorization', 'one'));
+    expect(await program('command: [node], env: [TOKEN]', { TOKEN: 'two' })).toBe(others.at(-1));
   });
 
   test('has the members of _meta that all tools of the server need, and its own', async () => {

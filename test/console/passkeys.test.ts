@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Keys, type Rig, type Seen, startRig } from '../api/rig.ts';
 import { INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
 import { createPasskeys } from '../../src/identity/passkeys/passkeys.ts';
@@ -106,6 +106,31 @@ describe('a passkey is added', () => {
     const same = authenticator.make({ challenge: again.challenge });
     const taken = { name: 'Mine', ceremony: again.ceremony, credential: same };
     expect(await as(ops, 'POST', '/console/passkeys', taken)).toMatchObject({ status: 409 });
+  });
+
+  it('ten times at most by one person, who is told to remove one', async () => {
+    for (let count = 0; count < 10; count += 1) await added(maria, createAuthenticator());
+    const { ceremony, challenge } = await begun(maria);
+    const eleventh = { name: 'Phone', ceremony, credential: createAuthenticator().make({ challenge }) };
+    expect(await as(maria, 'POST', '/console/passkeys', eleventh)).toMatchObject({
+      status: 409,
+      json: { code: 'conflict', detail: 'You have 10 passkeys, and nobody has more. Remove one first.' },
+    });
+  });
+
+  it('in vain where it proves something else: the log says why, the answer does not', async () => {
+    const { ceremony, challenge } = await begun(maria);
+    const credential = createAuthenticator().make({ challenge, origin: 'https://evil.example' });
+    const before = rig.logs().length;
+    const { text } = await as(maria, 'POST', '/console/passkeys', { name: 'Phone', ceremony, credential });
+    const line = rig
+      .logs()
+      .slice(before)
+      .split('\n')
+      .find((one) => one.includes('a new passkey was refused'));
+    const { why } = JSON.parse(line ?? '{}') as { readonly why?: string };
+    expect(why).toMatch(/origin/i);
+    expect(text).not.toContain(why);
   });
 
   it.each([
@@ -322,12 +347,14 @@ describe('signing in with a passkey', () => {
 
   it('that nobody has added is tried by one address so many times, and then it has to wait', async () => {
     const body = await attempt(createAuthenticator());
-    // While they are made some become free again.
+    // On a busy machine as many would become free again while they are made.
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
     let last = await enter(body);
     for (let count = 0; count < 2 * INVALID_KEY_LIMIT.burst && last.status === 403; count += 100) {
       const tried = await Promise.all(Array.from({ length: 100 }, () => enter(body)));
       last = tried.find(({ status }) => status !== 403) ?? last;
     }
+    clock.mockRestore();
     expect(last).toMatchObject({ status: 429, json: { code: 'too_many_requests' } });
   });
 });

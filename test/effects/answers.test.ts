@@ -3,6 +3,7 @@ import type { KeptBody, KeptResult } from '../../src/effects/model/answer.ts';
 import type { ApprovalRecord, Vote } from '../../src/effects/model/approval.ts';
 import { DECISIONS } from '../../src/effects/model/decision.ts';
 import { BUSY, type EffectRecord, type Life } from '../../src/effects/model/effect.ts';
+import type { AdmitRequest } from '../../src/effects/store.ts';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import type { Preview } from '../../src/effects/run/preview-effect.ts';
 import { renderOutcome } from '../../src/effects/run/render.ts';
@@ -524,6 +525,21 @@ describe('a second call under the same key', () => {
     expect(
       renderOutcome(outcomeOfRecord({ ...RECORD, life: COMMITTED }, false, null), CONTEXT).body,
     ).not.toHaveProperty('result_expired');
+  });
+
+  it('is given its receipt also where policy refuses the call by now, and then not the answer that was kept', () => {
+    const effect = { ...RECORD, life: { ...COMMITTED, result: JSON_KEPT } };
+    const existing = { kind: 'existing', effect, safeToRetry: false, retryAfterMs: null } as const;
+    const request = admitRequest();
+    const deny: AdmitRequest['verdict'] = {
+      kind: 'deny',
+      decision: 'denied_policy',
+      reason: { code: 'rule_denied', message: 'No' },
+      trace: request.verdict.trace,
+    };
+    const told = (verdict = request.verdict) => outcomeOfAdmission({ ...request, verdict }, existing);
+    expect(told()).toMatchObject({ decision: 'duplicate_blocked', receipt: RECEIPT, result: JSON_KEPT });
+    expect(told(deny)).toMatchObject({ decision: 'duplicate_blocked', receipt: RECEIPT, result: null });
   });
 
   it('is told that an approver changed the call, and which params', () => {

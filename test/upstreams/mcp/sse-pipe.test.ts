@@ -100,3 +100,24 @@ test('a server that takes no message, or does not end its answer, has so many co
   server.closeAllConnections();
   server.close();
 });
+
+test('what the server says under another name is no message, and what is not UTF-8 ends the session', async () => {
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write(
+      'event: endpoint\ndata: /messages\n\nevent: ping\ndata: {"n":0}\n\nevent: message\ndata: {"n":1}\n\n',
+    );
+    response.write(Buffer.concat([Buffer.from('data: "'), Buffer.from([0xff]), Buffer.from('"\n\ndata: {"n":2}\n\n')]));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const through = new Pool(url);
+  const heard: string[] = [];
+  const hear = { line: (bytes: Buffer) => heard.push(bytes.toString()), over: (why: string) => heard.push(why) };
+  const pipe = new SsePipe({ url, path: '/', through, messageBytes: 1_000, now: () => performance.now() }, {}, hear);
+  await expect.poll(() => heard).toEqual(['{"n":1}', 'what it says is not UTF-8']);
+  pipe.kill('the end');
+  await through.destroy();
+  server.closeAllConnections();
+  server.close();
+});
