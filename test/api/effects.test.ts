@@ -261,6 +261,14 @@ describe('run', () => {
     expect(answer.json).toMatchObject({ decision: 'committed', target: 'payment:pay_1' });
   });
 
+  it('takes a target of 1,024 characters and no more', async () => {
+    const refused = async (length: number): Promise<boolean> => {
+      const { json } = await rig.send('POST', EFFECTS, { body: refund({ target: 'x'.repeat(length) }) });
+      return JSON.stringify(json['errors'] ?? []).includes('1024');
+    };
+    expect([await refused(1_024), await refused(1_025)]).toEqual([false, true]);
+  });
+
   it('waits for a running twin where the caller prefers to', async () => {
     const body = refund();
     const headers = { prefer: 'respond-async, wait=5' };

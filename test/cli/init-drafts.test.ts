@@ -279,6 +279,20 @@ describe('params that have something in common', () => {
     ]);
   });
 
+  test('headers of the transport, credentials, tracing and what differs from try to try are none', () => {
+    const names = [
+      'Authorization',
+      'X-Forwarded-For',
+      'Range',
+      'Traceparent',
+      'X-Request-Id',
+      'Content-Language',
+      'Host',
+    ];
+    const headers = [...names, 'X-Account'].map((name) => query(name, { in: 'header' }));
+    expect(toolOf({ '/x': get(...headers) }).headers).toEqual([['x_account', 'X-Account']]);
+  });
+
   test('a whole body takes a name that is free', () => {
     const list = { type: 'array', items: {} };
     const nameOf = (...names: readonly string[]) =>
@@ -341,6 +355,20 @@ describe('what cannot be declared is left out, and it is said why', () => {
     expect(drafted({ [path]: get() })).toMatchObject({ tools: [], leftOut: [{ operation: `GET ${path}`, why }] });
   });
 
+  test('an operation of a server whose address has a part that nobody says, or that reads and sends files', () => {
+    const servers = [{ url: 'https://api.test/{tenant}', variables: { tenant: { description: 'Yours' } } }];
+    expect(drafted({ '/a': get() }, { servers }).leftOut).toEqual([
+      { operation: 'GET /{tenant}/a', why: 'the URL of its server has a variable without a default' },
+    ]);
+    for (const media of ['multipart/form-data', 'image/png']) {
+      const { post: options } = post({ type: 'object' }, {}, media);
+      expect(drafted({ '/a': { options } })).toEqual({
+        tools: [],
+        leftOut: [{ operation: 'OPTIONS /a', why: `its body is ${media}, and it is a read` }],
+      });
+    }
+  });
+
   test('a read with a body that has to be sent; one that may be left out is', () => {
     const of = (required: boolean) =>
       drafted({ '/x': { get: { requestBody: { required, content: { 'application/json': {} } } } } });
@@ -356,6 +384,17 @@ describe('what cannot be declared is left out, and it is said why', () => {
 });
 
 describe('paths beside each other', () => {
+  test('are none where they are those of two services, or of two methods', () => {
+    const paths = { '/a/{id}/c': get(), '/a/b/{id}': { ...get(), post: { responses: DONE } } };
+    const document = documentOf({ paths });
+    const drawn = (upstreamOf: (path: string) => string) => {
+      const { tools, leftOut } = draftTools(document, operationsOf(document), ({ path }) => upstreamOf(path));
+      return [tools.length, leftOut.length];
+    };
+    expect(drawn(() => 'shop')).toEqual([2, 1]);
+    expect(drawn((path) => (path === '/a/{id}/c' ? 'shop' : 'other'))).toEqual([3, 0]);
+  });
+
   const id = (type: string) => ({ name: 'id', in: 'path', required: true, schema: { type } });
 
   test('what only asks what may be asked is a read', () => {

@@ -291,6 +291,8 @@ describe('config check', () => {
     expect(code).toBe(1);
     const good = file('good.yaml', `workspaces: [{ id: w }]\npolicies: { paths: ["${POLICY}"] }\n`);
     expect((await svc('config', 'check', '--strict', good)).code).toBe(0);
+    // That there is nothing to check is no finding of it.
+    expect((await svc('config', 'check', '--strict', `${good}.none`)).code).toBe(2);
   });
 
   test('a file that is not there: 2', async () => {

@@ -115,6 +115,7 @@ describe('a receiver', () => {
     ['23 bytes', `secret: "${Buffer.alloc(23, 1).toString('base64')}"`, 'bad_secret'],
     ['65 bytes', `secret: "${Buffer.alloc(65, 1).toString('base64')}"`, 'bad_secret'],
     ['what is no Base64', `secret: "${SECRET.slice(0, -1)}*"`, 'bad_secret'],
+    ['what is Base64 but for what follows it', `secret: "${SECRET}*"`, 'bad_secret'],
     ['64 bytes', `secret: "${Buffer.alloc(64, 1).toString('base64')}"`, null],
   ])('that signs by %s is judged by that', async (_, secret, code) => {
     const file = written(`webhooks: [ { url: "https://a.example", ${secret} } ]\n`);

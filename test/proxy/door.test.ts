@@ -28,6 +28,8 @@ describe('paths', () => {
     '/v1/..;/admin',
     '/v1/..;x=1/admin',
     '/v1/.;/admin',
+    '/v1/a;b',
+    '/v1/a;/b',
     '/v1/a%2fb',
     '/v1/a%2Fb',
     '/v1/a%5cb',

@@ -220,6 +220,16 @@ describe('an answer that breaks off', () => {
     expect(long.caller.text()).not.toContain('unknown_effect');
     expect((await effectOf(long.caller)).life.state).toBe('unknown');
 
+    // Behind a long one that is over, an event can say so again.
+    const over = await begun();
+    over.upstream.write(`data: ${'x'.repeat(70_000)}`);
+    while (over.caller.text().length < 70_000) await over.caller.more();
+    over.upstream.write('\n\n');
+    while (!over.caller.text().endsWith('x\n\n')) await over.caller.more();
+    over.upstream.socket?.resetAndDestroy();
+    expect((await over.caller.end).complete).toBe(true);
+    expect(over.caller.text()).toContain('unknown_effect');
+
     const arrived = asked();
     const called = call();
     const upstream = await arrived;

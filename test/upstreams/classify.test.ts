@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { OutcomeMap } from '../../src/effects/model/tool.ts';
-import { classify, type Outcome, type Seen } from '../../src/upstreams/http/answer.ts';
+import { classify, type Outcome, readAnswer, type Seen } from '../../src/upstreams/http/answer.ts';
 
 const NONE: OutcomeMap = { committed: [], failed: [], unknown: [], body: [] };
 
@@ -168,5 +168,31 @@ describe('the one table', () => {
     expect(write(200, [1])).toBe('committed');
     expect(classify('read', map, answer(200, { json: { ok: false } })).outcome).toBe('failed');
     expect(classify('read', map, answer(200, { json: {} })).outcome).toBe('committed');
+  });
+});
+
+describe('of an answer is kept', () => {
+  const kept = (headers: Record<string, string>, body: string, responseKeptBytes = 100) =>
+    readAnswer(
+      { status: 201, headers, body: Buffer.from(body), whole: true },
+      { responseKeptBytes, setCookie: true, wantsJson: false },
+    ).result;
+
+  test('what says how to read it, and names what was made; no cookie, and nothing of the connection', () => {
+    const own = { 'content-type': 'text/plain', 'content-language': 'de', etag: '"1"', location: '/orders/1' };
+    const others = { 'last-modified': 'Sun, 29 Nov 2026 00:00:00 GMT', 'content-encoding': 'br' };
+    const { headers } = kept({ ...own, ...others, 'set-cookie': 'a=1', connection: 'close', server: 'x' }, '');
+    expect(headers).toEqual({ ...own, ...others });
+  });
+
+  test('its beginning, which is a text to its last whole character', () => {
+    const of = (bytes: number) => kept({ 'content-type': 'text/plain' }, 'a€b', bytes);
+    expect(of(5)).toMatchObject({ body: { kind: 'text', value: 'a€b' }, truncated: false });
+    for (const [bytes, value] of [
+      [4, 'a€'],
+      [3, 'a'],
+      [2, 'a'],
+    ] as const)
+      expect(of(bytes)).toMatchObject({ body: { kind: 'text', value }, truncated: true });
   });
 });

@@ -174,6 +174,23 @@ describe('what servers read in different ways is refused, with its place', () =>
     },
   );
 
+  test('more fields, or deeper ones, than bodies may have; as many and as deep are taken', () => {
+    const limits = { depth: 3, values: 4 };
+    const fault = (text: string): string | null => {
+      const form = readForm(Buffer.from(text), { lists: 'indices', schema: null, limits });
+      return form.ok ? null : form.message;
+    };
+    expect(['a=1&b=2&c=3&d=4', 'a=1&b=2&c=3&d=4&e=5'].map(fault)).toEqual([null, 'has more than 4 fields']);
+    expect(['a[b][c]=1', 'a[b][c][d]=1'].map(fault)).toEqual([null, 'is nested deeper than 3 levels']);
+  });
+
+  test('a text that stands for a list is one element where lists repeat their name alone', () => {
+    const schema = { type: 'object', properties: { a: { type: 'array', items: { type: 'string' } } } };
+    expect(read('a=1', schema, 'repeat')).toEqual({ ok: true, members: { a: ['1'] } });
+    for (const lists of ['indices', 'brackets'] as const)
+      expect(read('a=1', schema, lists)).toEqual({ ok: true, members: { a: '1' } });
+  });
+
   test('bytes that are not UTF-8', () => {
     expect(readForm(Buffer.from([0x61, 0x3d, 0xff]), { lists: 'indices', schema: null, limits: LIMITS }).ok).toBe(
       false,

@@ -78,6 +78,11 @@ describe('multipart is read into params', () => {
       disposition("name=other; filename=a.txt; filename*=utf-8''a.txt"),
       '',
       '',
+      '--b',
+      disposition("NAME=third; filename*=UTF-8''%C3%A4.txt"),
+      'Content-Transfer-Encoding: BINARY',
+      '',
+      '',
       '--b--',
       '',
     );
@@ -90,6 +95,7 @@ describe('multipart is read into params', () => {
           expires_after: { anchor: 'created\r\n--not a boundary\r\n-' },
           file: { filename: 'größe.bin', content_type: 'image/png', bytes: 5, sha256: sha('\r\n-\r\n') },
           other: { filename: 'a.txt', content_type: 'application/octet-stream', bytes: 0, sha256: sha('') },
+          third: { filename: 'ä.txt', content_type: 'application/octet-stream', bytes: 0, sha256: sha('') },
         },
       });
       await upload.discard();
@@ -343,6 +349,8 @@ describe('files that come through the effects API', () => {
     ['with a quote in its filename', 'a', { ...file, filename: 'f"' }, /a quote or a backslash/],
     ['with a slash in its filename', 'a', { ...file, filename: 'a/f' }, /a slash/],
     ['with an encoded quote in its filename', 'a', { ...file, filename: 'f%22' }, /%22/],
+    ['with a line break in its filename', 'a', { ...file, filename: 'f\r\nX-Role: admin' }, /a control character/],
+    ['with a path of two dots for its filename', 'a', { ...file, filename: '..' }, /a filename that is a path/],
     ['of a type that is none', 'a', { ...file, content_type: 'a' }, /no media type/],
     ['under a name with a quote', 'a"', file, /a quote or a backslash/],
     ['in a part that has a quote in its name', 'a', { 'b"': file }, /a quote or a backslash/],

@@ -27,6 +27,10 @@ describe('amounts in a stream', () => {
     expect(read(text.replaceAll('\n', '\r'), text.length)).toEqual({ token: 43 });
   });
 
+  test('a space behind the colon may be left out', () => {
+    expect(read('data:{"usage":{"input_tokens":3,\ndata:"output_tokens":4}}\n\n', 7)).toEqual({ token: 7 });
+  });
+
   test('an event that is not complete says nothing', () => {
     expect(read('data: {"n":1}\n\ndata: {"n":2}\n', 4, { token: [['n']] })).toEqual({ token: 1 });
   });
