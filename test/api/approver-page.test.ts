@@ -893,18 +893,33 @@ describe('what is shown', () => {
     }
 
     it.each<[string, Life | null, RegExp, RegExp]>([
-      ['runs', { state: 'executing', lease: LEASE }, /<h1>Approved, and sent<[\s\S]*It is running/, /It happened/],
+      [
+        'runs',
+        { state: 'executing', lease: LEASE },
+        /<h1>Approved, and sent<[\s\S]*It is running/,
+        /It happened\. The gateway recorded/,
+      ],
       ['happened', COMMITTED, /<h1>Approved, and sent<[\s\S]*It happened/, /did not happen/],
       ['is unknown', { state: 'unknown', at: AT, lease: LEASE, evidence: EVIDENCE }, /Nobody knows/, /did not happen/],
-      ['was stopped', DENIED, /<h1>Approved, and not sent<[\s\S]*Frozen for the night\./, /It happened/],
-      ['waits anew', { state: 'pending_approval', approvalId: 'apr_2' }, /waits for another decision/, /It happened/],
+      [
+        'was stopped',
+        DENIED,
+        /<h1>Approved, and not sent<[\s\S]*Frozen for the night\./,
+        /It happened\. The gateway recorded/,
+      ],
+      [
+        'waits anew',
+        { state: 'pending_approval', approvalId: 'apr_2' },
+        /waits for another decision/,
+        /It happened\. The gateway recorded/,
+      ],
       [
         'was rejected later',
         { state: 'rejected', at: AT, approvalId: 'a', until: AT },
         /rejected later/,
-        /It happened/,
+        /It happened\. The gateway recorded/,
       ],
-      ['is on record no more', null, /Its record is gone/, /It happened/],
+      ['is on record no more', null, /Its record is gone/, /It happened\. The gateway recorded/],
     ])('says of a call that %s how it stands, and not more', async (_what, life, says, never) => {
       const page = await became(life);
       expect(page).toMatch(says);
