@@ -93,6 +93,22 @@ function said(result: UpstreamResult): Pick<EffectPorts, 'upstream'> {
   return { upstream };
 }
 
+it('the upstream gets a key of the gateway’s own, which is another one for each time that it is asked', async () => {
+  const keys: unknown[] = [];
+  const upstream: UpstreamPort = {
+    ...rig.core.upstream,
+    async send({ upstreamKey }) {
+      keys.push(upstreamKey);
+      return FAILED;
+    },
+  };
+  const call = await request();
+  const { effectId } = await run({ upstream }, call);
+  await run({ upstream }, call);
+  // Another agent may have chosen the same key.
+  expect(keys).toEqual([`${effectId}.1`, `${effectId}.2`]);
+});
+
 /** The catalogue with other tools in it. */
 function withTool(change: Partial<Tool>): Pick<EffectPorts, 'catalog'> {
   const known = rig.core.catalog();

@@ -293,6 +293,13 @@ describe('preview', () => {
     expect(json).toMatchObject({ would: 'duplicate_blocked', http_status: 409 });
   });
 
+  it('lists the rules that matched, also where one of them denies it', async () => {
+    await rig.send('POST', '/v1/workspaces/demo/agents', { body: { id: 'barred' } });
+    const { json } = await rig.send('POST', `${EFFECTS}/preview`, { body: refund({ agent_id: 'barred' }) });
+    expect(json).toMatchObject({ would: 'denied_policy' });
+    expect(json['policies']).toContainEqual({ rule: 'rig/barred', effect: 'deny', unknown: [] });
+  });
+
   it('needs no idempotency key', async () => {
     const { idempotency_key: _, ...body } = refund();
     expect((await rig.send('POST', `${EFFECTS}/preview`, { body })).json['would']).toBe('committed');

@@ -216,14 +216,16 @@ it.each<[which: string, of: Partial<KeyRecord>, counts: boolean]>([
 it('only who made an administrative key of a maker is behind what that maker made', async () => {
   const requester = { agentId: 'bot', agentOwner: null, user: 'tom', keyId: 'key_1', keyMadeBy: 'ada' };
   const asked = { requester, workspace: WORKSPACE, createdAt: ASKED };
-  const refusal = (kind: KeyKind) => {
-    const ofAda = [keyRecord({ kind, user: 'ada', madeBy: 'maria' })];
+  const refusal = (kind: KeyKind, revokedAt: number | null = null) => {
+    const ofAda = [keyRecord({ kind, user: 'ada', madeBy: 'maria', revokedAt, expiresAt: revokedAt })];
     const store = { keys: async (user: string | null) => (user === 'ada' ? ofAda : []) };
     return inOneHand(store, asked, { user: 'maria', madeBy: null });
   };
   // With an account key nobody makes keys.
   expect(await refusal('account')).toBeNull();
   expect(await refusal('administrative')).toMatch(/^You made the key that asked, or one that it was made with/);
+  // What was made with a key stays when that key is revoked.
+  expect(await refusal('administrative', 1)).toMatch(/^You made the key that asked/);
 });
 
 it.each([

@@ -253,6 +253,12 @@ describe('config check', () => {
     const { code, out, err } = await svc('config', 'check', config);
     expect([code, err]).toEqual([1, expect.stringContaining(`${brain}:1:35`)]);
     expect(`${out}${err}`).not.toContain('canary-4711');
+    // Also where the policies have a fault already: all is told at once.
+    const rules = file('brain-rules.yaml', 'kind: Nothing\n');
+    const both = file('brain-policies.yaml', `${readFileSync(config, 'utf8')}policies: { paths: ["${rules}"] }\n`);
+    const second = await svc('config', 'check', both);
+    expect([second.code, second.err]).toEqual([1, expect.stringContaining(`${brain}:1:35`)]);
+    expect(second.err).toContain(rules);
   });
 
   test('findings of the policies: 1, with line and column', async () => {

@@ -748,6 +748,8 @@ describe('what happened', () => {
     expect(apr.approvals).toContainEqual(expect.objectContaining({ id: waiting.approval.id, status: 'pending' }));
     const none = (await world.call(world.keys.account, 'svc.approvals.list', { tool: 'notes.add' })).structured;
     expect(none).toEqual({ approvals: [], next_cursor: null });
+    const part = (await world.call(world.keys.account, 'svc.approvals.list', { tool: 'payments' })).structured;
+    expect(part).toEqual({ approvals: [], next_cursor: null });
   });
 
   it('lists what fits each filter, and all of that', async () => {

@@ -254,6 +254,16 @@ describe('refused before anything is sent', () => {
     number,
     string,
   ];
+  test.each([
+    ['no key', null],
+    ['no key of ours', 'svc_x'],
+    ['an unknown key', makeKey('agent').key],
+  ])('a request with %s is refused in the form of its route', async (_, wrong) => {
+    const { status, body } = await world.call('POST', '/model/v1/chat/completions', { key: wrong, body: '{}' });
+    const code = wrong === null ? 'missing_key' : 'invalid_key';
+    expect([status, body]).toMatchObject([401, { error: { message: expect.any(String), param: null, code } }]);
+  });
+
   const cases: Case[] = [
     ['no key', 'POST', orders, { key: null, headers: key(), body: '{"amount":1}' }, 401, 'missing_key'],
     ['a wrong key', 'POST', orders, { key: 'svc_x', headers: key(), body: '{"amount":1}' }, 401, 'invalid_key'],

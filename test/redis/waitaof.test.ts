@@ -49,6 +49,29 @@ it.each([
   barrier.close();
 });
 
+it('a sync has less time than a second: with `appendfsync everysec` most calls would wait for the next one', async () => {
+  const asked: (readonly unknown[])[] = [];
+  const connection = {
+    ready: async () => {},
+    pipeline: async (commands: readonly unknown[]) => commands.map(() => ['ok']),
+    async command(...command: readonly unknown[]) {
+      asked.push(command);
+      return [1, 0];
+    },
+    reset: () => {},
+  };
+  const barrier = new Barrier(
+    connection,
+    () => 'waitaof',
+    'gw-1',
+    () => '',
+  );
+  await barrier.wait('a', '1');
+  expect(asked).toEqual([['WAITAOF', 1, 0, expect.any(Number)]]);
+  expect(Number(asked[0]?.[3])).toBeLessThan(1_000);
+  barrier.close();
+});
+
 it('a round marks each workspace whose steps it stands for, once', async () => {
   const rounds: string[][] = [];
   const connection = {

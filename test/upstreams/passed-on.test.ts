@@ -135,6 +135,17 @@ describe('a stream that is whole', () => {
     expect(heard.text()).toBe(FIRST + LAST);
   });
 
+  test('where nobody listens, it is collected within the same times: `timeout` holds for each pause in it', async () => {
+    const { socket, result } = await begun(null, { timeoutMs: 2_000 });
+    socket.write(`${HEAD}${chunk(FIRST)}`);
+    for (const text of [FIRST, LAST]) {
+      await new Promise((resolve) => setTimeout(resolve, 1_200));
+      socket.write(chunk(text));
+    }
+    socket.write('0\r\n\r\n');
+    expect(await result).toMatchObject({ kind: 'committed', result: { status: 200, truncated: false } });
+  });
+
   test('of a long one the end is kept, from the beginning of an event', async () => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears);

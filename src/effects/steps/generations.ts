@@ -13,8 +13,8 @@ import type { Binding, StepView } from './plan.ts';
  * @param windowMs how long after it was settled
  */
 export function generationOf(
-  view: StepView,
-  request: AdmitRequest,
+  view: Pick<StepView, 'now' | 'binding'>,
+  request: Pick<AdmitRequest, 'workspace' | 'idempotencyKey' | 'action'>,
   windowMs: number,
 ): { readonly kind: 'joins'; readonly binding: Binding } | { readonly kind: 'begins'; readonly key: string } {
   const { workspace, idempotencyKey } = request;

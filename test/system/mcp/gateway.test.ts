@@ -103,6 +103,9 @@ describe('a call of a tool', () => {
     const keyed = { 'dev.svc-gateway/idempotency-key': 'one-tenant' };
     expect(resultOf(await of('a', keyed)).decision).toMatchObject({ decision: 'committed' });
     expect(lastParams()).toEqual({ name: 'routed', arguments: given, _meta: { 'example.com/tenant': 'a' } });
+    // Beside what the protocol itself has there.
+    await of('a', { progressToken: 't' });
+    expect(lastParams()).toMatchObject({ _meta: { progressToken: expect.anything(), 'example.com/tenant': 'a' } });
     expect(resultOf(await of('b', keyed)).decision).toMatchObject({ decision: 'idempotency_conflict' });
     expect(resultOf(await of('other')).decision).toMatchObject({ code: 'rule_denied' });
     const hidden = await post(world, callOf('routed', { _meta: { 'example.com/tenant': 'c' } }));
