@@ -241,7 +241,8 @@ describe('4: surprises of the engine and its format', () => {
 
   test('in is no substring test', () => {
     expect(fault('{ params.currency: { in: "EURUSD" } }')).toContain('bad_right_side');
-    expect(allowed('{ params.currency: { in: [EUR, USD] } }', { currency: 'EU' })).toBe(false);
+    for (const other of ['EU', 'eur', ' EUR', 'EUR ', 'EUR\n', 'EUR,USD'])
+      expect(allowed('{ params.currency: { in: [EUR, USD] } }', { currency: other })).toBe(false);
   });
 
   test('any beside all drops nothing', () => {

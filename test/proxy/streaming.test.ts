@@ -334,3 +334,17 @@ test('an upstream that wants a certificate may say so late: what the read is tol
     },
   });
 });
+
+test.each(['text/event-stream', 'application/jsonl', 'text/plain', 'application/json-seq'])(
+  'links are looked for in JSON alone: an answer of the type %s is passed on as it came',
+  async (type) => {
+    const { url } = await startPassing(
+      (socket) => {
+        const body = `{"url":"http://127.0.0.1:${socket.localPort}/2"}`;
+        socket.write(`HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+      },
+      { links: [['url']] },
+    );
+    expect(await (await fetch(url)).text()).toMatch(/^\{"url":"http:\/\/127\.0\.0\.1:\d+\/2"\}$/);
+  },
+);

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -58,6 +58,26 @@ it('keeps them all while the store is away', async () => {
   // What cannot be read is one of them.
   expect(await journal.drain(store)).toBe(2);
   expect(readdirSync(spill)).toHaveLength(2);
+});
+
+it('keeps a settlement whole until the store has it: a gateway that is killed meanwhile hands it in at its next start', async () => {
+  const spill = join(folder, 'spill');
+  const journal = await openSpillJournal(spill, settlementTexts);
+  const admission = await store.admit(admitRequest());
+  if (admission.kind !== 'dispatch') throw new Error(admission.kind);
+  await journal.write(settleRequest(admission.effect, committed()));
+  const [name = ''] = readdirSync(spill);
+  const whole = readFileSync(join(spill, name), 'utf8');
+  let meanwhile = '';
+  await journal.drain({
+    ...store,
+    async settle(request) {
+      meanwhile = readFileSync(join(spill, name), 'utf8');
+      return store.settle(request);
+    },
+  });
+  expect(meanwhile).toBe(whole);
+  expect(readdirSync(spill)).toEqual([]);
 });
 
 it('syncs a settlement before it has its name, and the folder after', async () => {

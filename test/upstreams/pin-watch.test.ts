@@ -71,6 +71,20 @@ test('the first call waits for a look; what was seen lately is known, and older 
   expect(server.looks).toBe(4);
 });
 
+test('what would be refused is looked at again with the next call, and goes again once it is what was approved', async () => {
+  const { state, known } = watch();
+  server.tools = [{ ...ECHO, description: 'Other' }];
+  await known();
+  expect(state()).toBe('changed');
+  server.tools = [...TOOLS];
+  // That was a moment ago.
+  now = 2_000;
+  expect(known()).toBeNull();
+  now = 2_001;
+  await known();
+  expect(state()).toBe('pinned');
+});
+
 test('what was seen long ago is not relied on: the call waits, and is refused where nothing can be seen', async () => {
   const { state, known } = watch();
   await known();
