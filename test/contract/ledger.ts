@@ -186,7 +186,8 @@ export function describeLedger(open: OpenStore, capabilities: Capabilities): voi
       expect(events.at(-1)).toMatchObject({ kind: 'effect.denied', data: { code: 'unknown_agent', repeated: 30 } });
     });
 
-    it('is not silenced by a storm about something else: another key, another kind, another reason', async () => {
+    // By the machine's clock a second may pass in the storm, and what was counted in it comes then.
+    at.timed('is not silenced by a storm about something else: another key, another kind, another reason', async () => {
       const { effect } = await dispatched(at.store, { idempotencyKey: 'loud' });
       await at.store.settle(settleRequest(effect, committed()));
       const quiet = await dispatched(at.store, { idempotencyKey: 'quiet' });
