@@ -799,6 +799,7 @@ describe('keys', () => {
         'auditor',
         // The rig's own, of its configuration.
         'governor',
+        'decider',
       ]);
     }
   });
