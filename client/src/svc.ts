@@ -77,7 +77,7 @@ export class Svc {
     const key = input.idempotencyKey ?? globalThis.crypto.randomUUID();
     const body = actionToWire({ ...action, idempotencyKey: key });
     const answer = await this.#ask({ method: 'POST', path: '/effects', body, repeatable: true, signal, key });
-    const result = toResult(answer);
+    const result = toResult(answer, key);
     if (wait === undefined || wait === false) return result;
     return this.wait(result, { ...(signal && { signal }), ...(wait !== true && { timeoutMs: wait }) });
   }
@@ -97,21 +97,23 @@ export class Svc {
     options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {},
   ): Promise<CallResult> {
     const end = performance.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
-    let result = typeof effect === 'string' ? await this.#result(effect, options.signal) : effect;
+    const key = typeof effect === 'string' ? null : effect.idempotencyKey;
+    let result = typeof effect === 'string' ? await this.#result(effect, key, options.signal) : effect;
     for (let delay = 200; ; delay = Math.min(delay * 1.5, 5000)) {
       if (result.status !== 'pending_approval' && result.status !== 'in_progress') return result;
       const left = end - performance.now();
       if (left <= 0) return result;
       await pause(Math.min(delay, left), options.signal);
-      if (options.signal?.aborted) throw new SvcError('aborted', 'The caller gave up', { didItHappen: 'maybe' });
-      result = await this.#result(result.effectId, options.signal);
+      if (options.signal?.aborted)
+        throw new SvcError('aborted', 'The caller gave up', { idempotencyKey: key, didItHappen: 'maybe' });
+      result = await this.#result(result.effectId, key, options.signal);
     }
   }
 
   /** Settles an unknown outcome. Needs an account key. The same resolution may be sent twice. */
   async resolve(effectId: string, input: ResolveInput): Promise<CallResult> {
     await this.#post(`/effects/${encodeURIComponent(effectId)}/resolve`, snake(input), true);
-    return this.#result(effectId);
+    return this.#result(effectId, null);
   }
 
   readonly effects = {
@@ -317,10 +319,11 @@ export class Svc {
     return (await this.#root('/outcomes/reconcile', body)) as unknown as wire.ReconcileVerdict;
   }
 
-  async #result(id: string, signal?: AbortSignal): Promise<CallResult> {
+  /** What has become of a call. @param key its idempotency key; `null` where only its id is known */
+  async #result(id: string, key: string | null, signal?: AbortSignal): Promise<CallResult> {
     const path = `/effects/${encodeURIComponent(id)}`;
-    const body = await this.#ask({ method: 'GET', path, repeatable: true, signal });
-    return toResult(isObject(body) ? (body['effect'] ?? null) : null);
+    const body = await this.#ask({ method: 'GET', path, repeatable: true, signal, key });
+    return toResult(isObject(body) ? (body['effect'] ?? null) : null, key);
   }
 
   async #get<T>(path: string, query: Query = {}): Promise<T> {

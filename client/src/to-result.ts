@@ -50,19 +50,19 @@ const OWN: Readonly<Record<CallResult['status'], Readonly<Record<string, Json | 
 /**
  * Turns the body of a run answer, or the effect of a get, into the union. A changed state under `on_mismatch: replan`
  * is `denied_claim` in the answer and `replan_required` here.
+ * @param idempotencyKey of the call, for the error
  * @throws SvcError `bad_answer` if it has no decision that this client knows
  */
-export function toResult(body: Json): CallResult {
+export function toResult(body: Json, idempotencyKey: string | null): CallResult {
   const answer = camel(body);
-  if (!isObject(answer)) throw new SvcError('bad_answer', 'The answer is not an object', { didItHappen: 'maybe' });
+  const details = { idempotencyKey, didItHappen: 'maybe' } as const;
+  if (!isObject(answer)) throw new SvcError('bad_answer', 'The answer is not an object', details);
   const reason = answer['reason'];
   const drifted = isObject(reason) && reason['code'] === 'state_drift' && answer['next'] === 'replan';
   const decision = answer['decision'];
   const status = decision === 'denied_claim' && drifted ? 'replan_required' : decision;
   if (typeof status !== 'string' || !Object.hasOwn(OWN, status))
-    throw new SvcError('bad_answer', `This client does not know the decision ${JSON.stringify(decision)}`, {
-      didItHappen: 'maybe',
-    });
+    throw new SvcError('bad_answer', `This client does not know the decision ${JSON.stringify(decision)}`, details);
   const out: Record<string, Json> = { status };
   const fields = { ...COMMON, ...OWN[status as CallResult['status']] };
   for (const [name, otherwise] of Object.entries(fields)) {

@@ -25,8 +25,8 @@ export interface Exchange {
    */
   readonly repeatable: boolean;
   readonly signal?: AbortSignal | undefined;
-  /** For a call: its idempotency key, for the error. */
-  readonly key?: string;
+  /** For a call, and a look at what has become of it: its idempotency key, for the error; `null` where it is not known. */
+  readonly key?: string | null;
 }
 
 export interface Connection {
@@ -90,7 +90,7 @@ async function once(to: Connection, request: Exchange): Promise<Json | SvcError>
   // If the answer to a vote, a claim or a pause is lost, it may still be in force, just as a call may have run.
   const details = {
     idempotencyKey: request.key ?? null,
-    didItHappen: request.method === 'GET' ? 'no' : 'maybe',
+    didItHappen: request.method === 'GET' && request.key === undefined ? 'no' : 'maybe',
   } as const;
   const limit = AbortSignal.timeout(to.timeoutMs);
   try {
@@ -109,7 +109,9 @@ async function once(to: Connection, request: Exchange): Promise<Json | SvcError>
     const body = parse(await answer.text());
     if (body !== undefined && (answer.status < 300 || (isObject(body) && typeof body['decision'] === 'string')))
       return body;
-    return problem(answer, body, { ...details, baseUrl: to.baseUrl });
+    // What refuses to look says nothing of the call.
+    const said = request.method === 'GET' && isObject(body) ? { ...body, did_it_happen: details.didItHappen } : body;
+    return problem(answer, said, { ...details, baseUrl: to.baseUrl });
   } catch (cause) {
     if (request.signal?.aborted) return new SvcError('aborted', 'The caller gave up', { ...details, cause });
     return new SvcError('no_answer', `No answer from ${to.baseUrl}`, { ...details, cause });
@@ -131,18 +133,12 @@ function problem(
 ): SvcError {
   const { status } = answer;
   const retryAfter = Number(answer.headers.get('retry-after') ?? Number.NaN);
-  const retryAfterMs = Number.isFinite(retryAfter) ? retryAfter * 1000 : null;
+  const known = { ...details, status, retryAfterMs: Number.isFinite(retryAfter) ? retryAfter * 1000 : null };
   if (!isObject(body) || typeof body['code'] !== 'string')
-    return new SvcError('bad_answer', `HTTP ${status} without a body of the gateway`, {
-      ...details,
-      status,
-      retryAfterMs,
-    });
+    return new SvcError('bad_answer', `HTTP ${status} without a body of the gateway`, known);
   const happened = body['did_it_happen'];
   return new SvcError(body['code'], text(body['detail']) ?? text(body['title']) ?? body['code'], {
-    ...details,
-    status,
-    retryAfterMs,
+    ...known,
     errors: (body['errors'] ?? []) as unknown as readonly Fault[],
     requestId: typeof body['request_id'] === 'string' ? body['request_id'] : null,
     ...(happened === 'yes' || happened === 'no' || happened === 'maybe' ? { didItHappen: happened } : {}),

@@ -92,6 +92,23 @@ describe('one key per logical call, kept over retries', () => {
     expect(server.received).toHaveLength(3);
   });
 
+  const waits: Play = { status: 202, body: answer('pending_approval', { idempotency_key: 'mine' }) };
+  test.each<[string, string, readonly Play[]]>([
+    ['an answer that is no object', 'bad_answer', [{ status: 200, body: [] }]],
+    ['a decision of a later gateway', 'bad_answer', [{ status: 409, body: answer('denied_weather') }]],
+    ['a gateway that goes while the call waits', 'no_answer', [waits, { drop: 'before' }]],
+    ['a later decision of a call that waits', 'bad_answer', [waits, { status: 200, body: { effect: {} } }]],
+    [
+      'a key that ends while its call waits',
+      'invalid_key',
+      [waits, { status: 401, body: { code: 'invalid_key', title: 't', did_it_happen: 'no' } }],
+    ],
+  ])('after %s it says under which key it may have happened', async (_what, code, script) => {
+    const { svc } = await against(script, 1);
+    const error = await failure(svc.call({ ...REFUND, idempotencyKey: 'mine', wait: true }));
+    expect(error).toMatchObject({ code, idempotencyKey: 'mine', didItHappen: 'maybe' });
+  });
+
   test('a vote, a pause or a release whose answer is lost may have happened; a look has not', async () => {
     const { svc, server } = await against([{ drop: 'headers' }], 1);
     const changes: readonly (() => Promise<unknown>)[] = [

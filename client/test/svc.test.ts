@@ -190,7 +190,7 @@ describe('waiting', () => {
     const waiting = failure(svc.call({ tool: 't', wait: true, signal: control.signal }));
     await vi.waitFor(() => expect(sent.length).toBeGreaterThan(1));
     control.abort();
-    expect(await waiting).toMatchObject({ code: 'aborted', didItHappen: 'maybe' });
+    expect(await waiting).toMatchObject({ code: 'aborted', idempotencyKey: expect.any(String), didItHappen: 'maybe' });
   });
 
   test('what is not to be waited for is not asked for again', async () => {

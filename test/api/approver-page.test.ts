@@ -320,6 +320,11 @@ describe('what is shown', () => {
     expect(await read(rig.keys.approver)).toMatchObject({
       repeat: 'The same refund was made 1 min ago. One more like this is waiting.',
     });
+    const body = { name: 'decides, and reads no effects', profile: 'decider', workspace: 'demo' };
+    const made = await rig.send('POST', '/v1/beta/users/nora/keys', { key: rig.keys.admin, body });
+    const asked = await read(String(made.json['key']));
+    expect(asked).toMatchObject({ id: second.id, params });
+    expect(asked).not.toHaveProperty('repeat');
     await post(second.path, { form: formIn(await look(second.path, browser)), verdict: 'reject' }, browser);
     expect(await read(rig.keys.approver)).not.toHaveProperty('repeat');
   });

@@ -146,6 +146,17 @@ describe('claims', () => {
 });
 
 describe('reservations', () => {
+  it('are listed with who holds what of which pool, and until when', async () => {
+    const body = { pool: 'deploy-slot', units: 1, ttl_s: 60 };
+    const made = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.agent, body });
+    const { id, expires_at } = made.json;
+    const { json } = await rig.send('GET', `${WS}/reservations`, { key: rig.keys.account });
+    expect(list(json['reservations'])).toMatchObject([
+      { id, workspace: 'demo', pool: 'deploy-slot', units: 1, agent_id: 'bot', expires_at },
+    ]);
+    await rig.send('DELETE', `${WS}/reservations/${String(id)}`, { key: rig.keys.agent });
+  });
+
   it('set units aside until the pool is full', async () => {
     const body = { pool: 'deploy-slot', units: 2, ttl_s: 60 };
     const made = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.agent, body });
@@ -799,6 +810,7 @@ describe('keys', () => {
         'auditor',
         // The rig's own, of its configuration.
         'governor',
+        'decider',
       ]);
     }
   });

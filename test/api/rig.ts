@@ -108,7 +108,7 @@ export interface SendOptions {
 const CONFIG = (url: string, folder: string) => `
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: "${folder}/store" }
-auth: { profiles: [ { name: governor, scopes: [governance:write, brain:read] } ] }
+auth: { profiles: [ { name: governor, scopes: [governance:write, brain:read] }, { name: decider, scopes: [approvals:read, approvals:decide] } ] }
 users: [ { id: maria, roles: [finance-lead] }, { id: nora, roles: [finance-lead] }, { id: olga, roles: [] } ]
 roles: { finance-lead: {} }
 workspaces:

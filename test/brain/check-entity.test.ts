@@ -27,6 +27,15 @@ it.each<[string, Json, readonly (string | number)[]]>([
   expect(checked.ok ? [] : checked.faults.map((fault) => fault.path)).toEqual([path]);
 });
 
+it.each([
+  0x61c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069, 0x9, 0x7f, 0x85,
+  0x2028,
+])('an id and a name with the character %i would be read otherwise than they are', (code) => {
+  const hidden = String.fromCodePoint(code);
+  const checked = checkEntity({ ...SOUND, id: `a${hidden}b`, name: `A${hidden}B` });
+  expect(checked.ok ? [] : checked.faults.map(({ path }) => path)).toEqual([['id'], ['name']]);
+});
+
 it('a hundred links are taken', () => {
   expect(checkEntity({ ...SOUND, links: links(100) }).ok).toBe(true);
 });

@@ -26,15 +26,28 @@ async function load(yaml: string, environment: Readonly<Record<string, string>> 
   return (await loadConfiguration(written(yaml), { environment })).configuration;
 }
 
-async function faultsOf(yaml: string): Promise<InvalidFiles> {
+async function faultsOf(yaml: string, environment: Readonly<Record<string, string>> = {}): Promise<InvalidFiles> {
   try {
-    await load(yaml);
+    await load(yaml, environment);
   } catch (error) {
     if (error instanceof InvalidFiles) return error;
     throw error;
   }
   throw new Error('the file was accepted');
 }
+
+it.each([
+  ['${PORT}', '18080', 18_080],
+  ['${PORT:-9090}', '', 9090],
+  ['1${PORT}', '8080', 18_080],
+])('the number %s may come from a variable', async (text, value, port) => {
+  expect((await load(`server: { port: "${text}" }\n`, { PORT: value })).server.port).toBe(port);
+});
+
+it.each(['18e3', '0x50', '80 ', '8080.5', 'many'])('the text %j of a variable is no number', async (value) => {
+  const { findings } = await faultsOf('server: { port: "${PORT}" }\n', { PORT: value });
+  expect(findings.map(({ code }) => code)).toEqual(['wrong_type']);
+});
 
 describe('the files that are shipped', () => {
   it('config/demo.yaml loads without a finding, as it is on record', async () => {

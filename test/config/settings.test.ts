@@ -29,6 +29,21 @@ const faults = async (yaml: string): Promise<readonly string[]> =>
 
 const DAY = 86_400_000;
 
+test.each([
+  [`a${'_.@:-'.repeat(25)}bc`, []],
+  [`a${'_.@:-'.repeat(25)}bcd`, ['wrong_value', 'wrong_value']],
+  ['.maria', ['wrong_value', 'wrong_value']],
+  ['@maria', ['wrong_value', 'wrong_value']],
+  ['maria smith', ['wrong_value', 'wrong_value']],
+])(
+  'a user, and the owner of an agent, has at most 128 letters, digits and some marks, a letter or digit first: %s',
+  async (id, expected) => {
+    const written = JSON.stringify(id);
+    const yaml = `users: [ { id: ${written} } ]\nworkspaces: [ { id: demo, agents: [ { id: bot, owner: ${written} } ] } ]\n`;
+    expect(await faults(yaml)).toEqual(expected);
+  },
+);
+
 describe('each setting is in force as it is written', () => {
   test('server, store, retention, resolve, secrets, receipts', async () => {
     const configuration = await load(`
@@ -356,6 +371,14 @@ describe('what cannot be in force is told', () => {
         'kind: read, params_schema: { type: object, properties: { n: { type: string } } }',
       ),
       ['bad_query_style'],
+    ],
+    [
+      'a target that is named by what the schema does not have',
+      tool(
+        'method: POST, path: /x, body: [metadata]',
+        'kind: write, target: "x:{metadata.nam}", params_schema: { type: object, properties: { metadata: { type: object, properties: { name: { type: string } } } } }',
+      ),
+      ['unknown_param'],
     ],
     [
       'a param that a pattern of the schema allows: nothing',

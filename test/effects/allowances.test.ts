@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type AllowanceRecord, allowanceStatus } from '../../src/effects/model/allowance.ts';
+import { type AllowanceRecord, allowanceStatus, mostAlike } from '../../src/effects/model/allowance.ts';
 import { admitStep } from '../../src/effects/steps/admission.ts';
 import { admitRequest, approvalBy, permit } from '../contract/requests.ts';
 import { emptyState, viewOf } from '../contract/map-view.ts';
@@ -56,6 +56,14 @@ it('one that somebody put in the place of another lets nothing in', () => {
   const verdict = permit([], [approvalBy()]);
   const request = admitRequest({ verdict, alike: { likeness: 'refunds', registeredBy: null } });
   expect(admitStep(view, request).reply.kind).toBe('pending');
+});
+
+it('no one person allows calls ahead that several have to agree to, and none beyond what each rule lets', () => {
+  const alike = (times: number, forMs: number, quorum = 1) => approvalBy({ quorum, allowAlike: { times, forMs } });
+  expect(mostAlike([alike(5, 1_000, 2)])).toBeNull();
+  expect(mostAlike([alike(5, 1_000), alike(5, 1_000, 2)])).toBeNull();
+  expect(mostAlike([alike(5, 1_000), approvalBy()])).toBeNull();
+  expect(mostAlike([alike(5, 1_000), alike(3, 2_000)])).toEqual({ times: 3, forMs: 1_000 });
 });
 
 it('in observe mode nobody is asked, so none is used', () => {

@@ -32,6 +32,18 @@ it('a request is not expired before its time, nor once somebody has decided it, 
   });
 });
 
+it('the event of a request that is over says why: nobody decided in time, or the call could not be made any more', () => {
+  const { state, approvalId } = waiting();
+  const at = viewOf(state, NOW + 1_000);
+  const data = (code: string) => [{ kind: 'approval.expired', data: { approval_id: approvalId, code } }];
+  expect(expireOverdueStep(at, { workspace: WORKSPACE, approvalId }).events).toMatchObject(data('approval_expired'));
+  const approval = state.approvals.get(approvalId);
+  if (approval === undefined) throw new Error('it waits');
+  applyPlan(state, voteStep(viewOf(state, NOW), voteRequest(approval)), NOW);
+  const given = { workspace: WORKSPACE, approvalId, decision: 'denied_permission', actor: ACTOR } as const;
+  expect(giveUpStep(viewOf(state, NOW), { ...given, reason: REASON }).events).toMatchObject(data('key_ended'));
+});
+
 it('a request whose effect is not on record any more is expired, and can be neither voted on nor given up', () => {
   const { state, approvalId, effectId } = waiting();
   const approval = state.approvals.get(approvalId);

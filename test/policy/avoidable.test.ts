@@ -95,6 +95,12 @@ test.each([
   expect(faults(asks, other)).toEqual([]);
 });
 
+test('an amount that is one of several conditions can be left out like one that stands alone', () => {
+  const either = '{ any: [ { params.amount: { lte: 5 } }, { params.amount: { gt: 400 } } ] }';
+  const asks = ASKS.replace('{ params.amount: { lte: 500 } }', either);
+  expect(faults(asks, '{ id: b, effect: allow }').join('\n')).toContain('leaving params.amount out');
+});
+
 test('where a file has another fault nothing is compared: some of its rules are missing', () => {
   const sound = `${HEAD}${BUDGET}rules:\n  - ${ASKS}\n  - { id: wide, effect: allow }\n`;
   const faulty = `${HEAD.replace('name: s', 'name: t')}rules:\n  - { id: no, effect: dney }\n`;

@@ -189,6 +189,8 @@ describe('params of the effects API', () => {
     [{ more: { dry: 1 } }, /dry is what some servers take for a param/],
     [{ more: { 'filter[x]': 1 } }, /is what some servers take for a param/],
     [{ amount: 5, more: { Amount: 6 } }, /Amount is the name of another param too/],
+    [{ Amount: 5, more: { amount: 6 } }, /amount is the name of another param too/],
+    [{ 'cost.centre': 5, more: { cost_centre: 6 } }, /cost_centre is the name of another param too/],
     [{ more: { x: ['only'] } }, /a list of one/],
     [{ more: { api_key: 'k' } }, /where callers carry their key/],
     [{ more: { _method: 'PUT' } }, /changes for some servers/],

@@ -129,6 +129,13 @@ test('a result of a kind that nobody knows leaves the outcome unknown', async ()
   expect(result).toMatchObject({ resultType: 'complete', isError: true });
 });
 
+test('the member task of a call means nothing, and does not go on', async () => {
+  const asTask = { params: { task: { ttl: 1_000 } } };
+  const { result, decision } = resultOf(await call('says', told({ result: done }), asTask));
+  expect([result, decision]).toMatchObject([done, { decision: 'committed' }]);
+  expect(JSON.parse(world.server.seen.at(-1)?.body ?? '')).not.toHaveProperty('params.task');
+});
+
 test('a refusal says that it is complete, in that revision only', async () => {
   expect(resultOf(await call('forbidden', {})).result).toMatchObject({ resultType: 'complete', isError: true });
   expect(resultOf(await post(world, callOf('forbidden'))).result).not.toHaveProperty('resultType');

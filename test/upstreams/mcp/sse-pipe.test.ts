@@ -62,6 +62,34 @@ test('messages go where the server said first, whatever it says later', async ()
   server.close();
 });
 
+test.each([
+  ['/messages?session=1', '/messages?session=1'],
+  ['messages', '/v1/messages'],
+  ['?session=1', '/v1/sse?session=1'],
+  ['http://localhost:1/messages', 'it names an endpoint that is not at its own origin'],
+  ['http://', 'it names an endpoint that is not at its own origin'],
+])('of a server that names %s, messages go to its own origin or nowhere: %s', async (endpoint, expected) => {
+  const heard: string[] = [];
+  const server = createServer((request, response) => {
+    if (request.method === 'POST') heard.push(request.url ?? '');
+    else response.writeHead(200, { 'content-type': 'text/event-stream' });
+    if (request.method === 'POST') response.writeHead(202).end();
+    else response.write(`event: endpoint\ndata: ${endpoint}\n\n`);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const through = new Pool(url);
+  const address = { url, path: '/v1/sse', through, messageBytes: 1_000, now: () => performance.now() };
+  const pipe = new SsePipe(address, {}, { line: () => undefined, over: (why) => void heard.push(why) });
+  const nothing = (): void => undefined;
+  pipe.send(Buffer.from('{}'), {}, { start: () => true, taken: nothing, lost: nothing, refused: nothing });
+  await expect.poll(() => heard).toEqual([expected]);
+  pipe.kill('the end');
+  await through.destroy();
+  server.closeAllConnections();
+  server.close();
+});
+
 test('a server that takes no message, or does not end its answer, has so many connections open and no more', async () => {
   let posted = 0;
   const answers: ServerResponse[] = [];
