@@ -311,6 +311,11 @@ it('suggests nothing where the tool takes params that nobody declared, or anothe
   expect(suggested(five(), denied)).toBeNull();
 });
 
+it('suggests nothing from four that the rule would ask about now, and one that it would not', () => {
+  expect(suggested(five())?.calls).toHaveLength(5);
+  expect(suggested(five((n) => (n === 5 ? { amount: 50 } : {})))).toBeNull();
+});
+
 it('suggests nothing from numbers that need not be whole: between two of them there are others', () => {
   const amount = { type: 'number' };
   const { properties } = TYPED.paramsSchema ?? {};
