@@ -5,6 +5,7 @@ import { conditionFaults, requiredFieldFaults } from '../effects/checks/conditio
 import { isNeverSent } from '../effects/run/header-names.ts';
 import { readIdempotencyKey } from '../effects/run/fingerprint.ts';
 import { isJsonObject, type Json, pointerTo } from '../json/value.ts';
+import { actingAgent } from '../effects/model/principal.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';
 import { MAX_TARGET } from '../effects/model/tool.ts';
@@ -84,7 +85,7 @@ export function runRequest(
     );
   if (body.metadata !== undefined && Buffer.byteLength(JSON.stringify(body.metadata)) > METADATA_BYTES)
     faults.push({ path: '/metadata', message: `must not be longer than ${METADATA_BYTES} bytes` });
-  const headers = headersOf(ports, request, body, faults);
+  const headers = headersOf(ports, request, caller, body, faults);
   const given = takeFiles(ports.catalog().tool(body.tool), body.params ?? {});
   faults.push(...given.faults);
   if (faults.length > 0 && caller.refusal === null) throw refuseFaults(faults);
@@ -133,6 +134,7 @@ function stateCheckOf(body: Static<typeof StateCheckBody>): StateCheck {
 function headersOf(
   ports: Pick<ApiPorts, 'catalog' | 'upstream'>,
   request: FastifyRequest,
+  { principal }: Caller,
   body: Static<typeof PreviewBody>,
   faults: RequestFault[],
 ): CallHeaders {
@@ -161,7 +163,7 @@ function headersOf(
     ownCredentials: true,
     governed: true,
     values: {
-      agent_id: body.agent_id ?? '',
+      agent_id: actingAgent(principal, body.agent_id ?? null) ?? '',
       client_ip: request.ip,
       host: request.headers.host ?? '',
       proto: request.protocol,

@@ -1,6 +1,7 @@
 import type { Route } from '../config/configuration.ts';
 import type { CallHeaders } from '../effects/model/action-call.ts';
 import type { AnswerHead } from '../effects/model/answer.ts';
+import { actingAgent } from '../effects/model/principal.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import type { HttpTool } from '../effects/model/tool.ts';
@@ -48,7 +49,7 @@ export function forwardedHeaders(
     ownCredentials: upstream?.credentials !== null,
     governed: context.governed,
     values: {
-      agent_id: arrived.agentId ?? (arrived.principal.kind === 'agent' ? arrived.principal.agentId : ''),
+      agent_id: actingAgent(arrived.principal, arrived.agentId) ?? '',
       client_ip: arrived.address,
       host: headers.host ?? '',
       proto: 'encrypted' in request.socket ? 'https' : 'http',

@@ -1361,9 +1361,12 @@ describe('a vote', () => {
     const { path, effect } = await waiting();
     const browser = await enter(path, rig.keys.approver);
     const form = formIn(await look(path, browser));
+    const whole = (bytes: number): string => `form=${form}&verdict=approve&comment=`.padEnd(bytes, 'x');
     const cases: readonly [number, Record<string, string> | string, Record<string, string>][] = [
       [400, { form, verdict: 'approve', comment: 'x'.repeat(1001) }, {}],
-      [413, { form, verdict: 'approve', comment: 'x'.repeat(40_000) }, {}],
+      // Of 32 KiB it is read, and is none of the page's; of more it is not.
+      [400, whole(32_768), {}],
+      [413, whole(32_769), {}],
       [400, { form, verdict: 'approve', comment: `see ${rig.keys.stranger}` }, {}],
       [400, { form, verdict: 'approve', 'param.currency': rig.keys.stranger }, {}],
       [400, { form, verdict: 'maybe' }, {}],

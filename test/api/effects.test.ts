@@ -138,9 +138,12 @@ describe('run', () => {
       return run(request);
     });
     await rig.send('POST', EFFECTS, { body: refund() });
+    // The key says it as well as the body.
+    await rig.send('POST', EFFECTS, { key: rig.keys.agent, body: refund({ agent_id: undefined }) });
     upstream.mockRestore();
     running.mockRestore();
-    const [request] = asked;
+    const [request, byKey] = asked;
+    expect(byKey?.headers.sent).toHaveProperty('x-agent-id', 'bot');
     expect(request?.requestIp).toBe('127.0.0.1');
     expect(request?.headers.sent).toMatchObject({
       'x-agent-id': 'bot',

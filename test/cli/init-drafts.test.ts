@@ -537,6 +537,18 @@ describe('the configuration that is written', () => {
     expect(said.tools.map(({ outcomes }: { outcomes?: object }) => outcomes)).toEqual([undefined, { failed }]);
   });
 
+  test.each([
+    ['https://api.stripe.com', 'stripe'],
+    ['https://api.openai.com', 'openai'],
+    ['https://api.anthropic.com', 'anthropic'],
+    ['https://api.github.com', 'github'],
+    ['https://slack.com', 'slack'],
+    ['https://shop.test', undefined],
+  ])('refuses at the route to %s in the form that its client libraries know', (url, format) => {
+    const { gateway } = filesOf({ '/x': get() }, [{ id: 'shop', url, base: '' }]);
+    expect(parse(gateway).routes[0].error_format).toBe(format);
+  });
+
   test('says once how a credential is put on, and what compares it with a new document only where there is one', () => {
     const { gateway } = filesOf({ '/x': get() }, [SHOP, { id: 'files', url: 'https://files.shop.test', base: '' }]);
     expect(gateway.match(/# credentials: /g)).toHaveLength(1);

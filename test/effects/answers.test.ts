@@ -414,6 +414,9 @@ describe('an effect as it is shown', () => {
     const links = (life: Life, tool = makeTool()) => Object.keys(shown({ life }, { tool }).links);
     expect(links(COMMITTED)).toEqual(['effect', 'run', 'receipt']);
     expect(links(RECORD.life)).toEqual(['effect', 'run', 'resolve']);
+    const lookup = makeTool({ name: 'payments.see', kind: 'read' });
+    const probe = { read: lookup, params: {}, happened: {}, notHappened: {}, afterMs: 0, everyMs: 1_000, forMs: 1_000 };
+    expect(links(RECORD.life, makeTool({ probe }))).toEqual(['effect', 'run', 'resolve', 'probe']);
     expect(links({ state: 'executing', lease: LEASE })).toEqual(['effect', 'run']);
   });
 

@@ -572,6 +572,7 @@ describe('a search of tools', () => {
   function toolsOf(
     state: ReturnType<ControlPorts['pins']['stateOf']> = null,
     unapproved: readonly string[] = ['look', 'wipe', 'Dear model'],
+    set = POLICIES,
   ) {
     const seen = [{ upstream: 'crm', failure: null, unapproved }];
     const ports: ControlPorts = {
@@ -579,7 +580,7 @@ describe('a search of tools', () => {
       store: STORE,
       inLine: (_key, make) => make(),
       installation: notAsked,
-      policies: () => ({ mode: 'enforce', set: POLICIES }),
+      policies: () => ({ mode: 'enforce', set }),
       pins: { stateOf: () => state, seen: () => seen },
     };
     return catalogTools(ports, []);
@@ -616,6 +617,24 @@ describe('a search of tools', () => {
     expect(await said('crm.other')).toMatchObject({
       kind: 'faults',
       faults: [{ message: expect.stringMatching(/^names no tool that this key may see/) }],
+    });
+  });
+
+  test('describes each budget once that calls of a tool can take from, and with which rule', async () => {
+    const charged = (id: string, ...budgets: readonly string[]) =>
+      `  - { id: ${id}, effect: allow, match: { tools: [payments.refund] }, obligations: [${budgets.map((use) => `{ budget: { use: ${use}, amount: 1 } }`).join(', ')}] }\n`;
+    const limits =
+      'budgets: { day: { unit: call, by: [agent.id], per: day, limit: 5 }, hour: { unit: call, per: hour, limit: 5 } }';
+    const set = compileText(`${HEAD}${limits}\nrules:\n${charged('pay', 'day')}${charged('more', 'day', 'hour')}`);
+    const describing = toolsOf('pinned', [], set)[1];
+    const answer = await describing?.run({ tool: 'payments.refund' }, { ...CALL, principal: readerOf({}) });
+    expect(answer).toMatchObject({
+      structured: {
+        budgets: [
+          { budget: 's/day', by: ['agent.id'], rule: 's/pay' },
+          { budget: 's/hour', by: [], rule: 's/more' },
+        ],
+      },
     });
   });
 

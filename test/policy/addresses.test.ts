@@ -106,6 +106,19 @@ describe('email_in', () => {
   });
 });
 
+test.each([
+  ['email_in: ["*@example.com"]', `${'a'.repeat(13)}@example.com`],
+  ['domain_in: ["*.example.com"]', `${'a'.repeat(13)}.example.com`],
+])(
+  'addresses of a million steps together are judged (%s), and with one letter more nothing is known',
+  (operator, text) => {
+    const set = rules(`{ id: a, effect: allow, when: { params.to: { every: { item: { ${operator} } } } } }`);
+    const to = Array.from({ length: 10_000 }, () => text);
+    expect(outcome(judgeParams(set, { to }))).toBe('permit');
+    expect(outcome(judgeParams(set, { to: [`a${text}`, ...to.slice(1)] }))).toBe('denied_policy');
+  },
+);
+
 describe('domain_in', () => {
   const HOSTS = '{ domain_in: [example.com, "*.example.org", "**.example.net", münchen.example] }';
   test.each([

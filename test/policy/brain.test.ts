@@ -27,6 +27,7 @@ const BRAIN: readonly Entity[] = [
   entity('payment', 'pay1', {}, [link('paid_by', 'customer', 'c1')]),
   entity('payment', 'pay2', {}, [link('paid_by', 'customer', 'c1'), link('paid_by', 'customer', 'c2')]),
   entity('payment', 'pay3', {}, [link('paid_by', 'customer', 'gone')]),
+  entity('payment', 'pay4', {}, [link('refunded_to', 'customer', 'c1')]),
   entity('person', 'p1', { sanctioned: false }),
   entity('desk', 'support-bot', { open: true }),
 ];
@@ -80,6 +81,7 @@ describe('facts of the company brain', () => {
     ['what every object inherits', '{ brain.customer.toString: x }', { customer_id: 'c1' }],
     ['two links that could be meant', '{ brain.payer.tier: gold }', { payment_id: 'pay2' }],
     ['a link to what is not there', '{ brain.payer.tier: gold }', { payment_id: 'pay3' }],
+    ['a link of another kind', '{ brain.payer.tier: gold }', { payment_id: 'pay4' }],
     ['no link', '{ brain.boss.sanctioned: false }', { payment_id: 'pay3' }],
   ])('are unknown, and nothing is let through: %s', (_what, when, params) => {
     expect(said(when, params, 'allow')).toBe('denied_policy');

@@ -217,6 +217,14 @@ it('leaves out what the rule left out that asked, also within what was seen', ()
   expect(judged(set, { ...WITHIN, amount: 350 })).toBe('denied_policy');
 });
 
+it('asks nowhere about what the rule that asked left out elsewhere', () => {
+  const before = ASKS.replace('match: {', 'match: { except: [{ workspaces: [lab] }],');
+  const set = inForce(suggested(five(), before)?.text, before);
+  expect(judged(set, WITHIN)).toBe('permit');
+  expect(judged(set, WITHIN, { workspace: 'elsewhere' })).toBe('approval');
+  expect(judged(set, WITHIN, { workspace: 'lab' })).toBe('denied_policy');
+});
+
 it('leaves a rule of this workspace alone as it is, and joins what it did not ask about', () => {
   const before = ASKS.replace('match: {', 'match: { workspaces: [demo],').replace(
     'when:',
@@ -301,6 +309,11 @@ it('suggests nothing where the tool takes params that nobody declared, or anothe
   expect(suggested(five(), another)).toBeNull();
   const denied = `${ASKS}  - { id: no, effect: deny, match: { tools: [payments.refund] } }\n`;
   expect(suggested(five(), denied)).toBeNull();
+});
+
+it('suggests nothing from four that the rule would ask about now, and one that it would not', () => {
+  expect(suggested(five())?.calls).toHaveLength(5);
+  expect(suggested(five((n) => (n === 5 ? { amount: 50 } : {})))).toBeNull();
 });
 
 it('suggests nothing from numbers that need not be whole: between two of them there are others', () => {

@@ -378,12 +378,16 @@ describe('headers', () => {
       return found.kind === 'headers' ? found.headers.sent : null;
     };
     const host = { 'x-host': 'gateway.test:8080' };
-    expect(said({ arrived: { agentId: 'other' } })).toEqual(
+    expect(said({ arrived: { agentId: 'other', principal: account } })).toEqual(
       expect.objectContaining({ ...host, 'x-by': 'other', 'x-proto': 'http' }),
     );
     expect(said({ arrived: { agentId: null }, socket: new TLSSocket(new Socket()) })).toEqual(
       expect.objectContaining({ ...host, 'x-by': 'bot', 'x-proto': 'https' }),
     );
+    // The agent of the key, whatever else is named.
+    const profile = { ...account, kind: 'profile', profile: 'p', agentId: 'shop-bot', scopes: [] } as const;
+    expect(said({ arrived: { agentId: 'other' } })).toHaveProperty('x-by', 'bot');
+    expect(said({ arrived: { agentId: null, principal: profile } })).toHaveProperty('x-by', 'shop-bot');
     // Nobody: the header is not sent.
     expect(said({ arrived: { agentId: null, principal: account } })).not.toHaveProperty('x-by');
   });

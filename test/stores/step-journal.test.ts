@@ -266,6 +266,22 @@ it('what it remembers of the installation and cannot read is not taken for nothi
   }
 });
 
+it('a journal of another format is left as it is, and it is said which one it has', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-steps-'));
+  try {
+    const journal = await openStepJournal(folder);
+    await journal.remember({ installId: 'i', gatewayId: 'g', accepted: 0 });
+    await journal.close();
+    const file = join(folder, 'install.json');
+    const later = readFileSync(file, 'utf8').replace(/"format":\d+/, '"format":4711');
+    writeFileSync(file, later);
+    await expect(openStepJournal(folder)).rejects.toThrow('it has the format 4711, this one works with ');
+    expect(readFileSync(file, 'utf8')).toBe(later);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 it('writes nothing once it is closed: the folder may be another’s', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
   const memory = { installId: 'i', gatewayId: 'g', accepted: 0 };

@@ -6,6 +6,8 @@ import type { UpstreamResult, UpstreamTls } from '../../src/effects/upstream.ts'
 import { handshakeFault } from '../../src/upstreams/http/tls-faults.ts';
 import { sameTls } from '../../src/upstreams/http/upstream-tls.ts';
 import { probeUpstream } from '../../src/upstreams/http/probe.ts';
+import { Keeper } from '../../src/upstreams/mcp/stdio/keeper.ts';
+import { openThrough } from '../../src/upstreams/mcp/through.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { type Issued, makeCa, type TestCa } from '../upstream/certificates.ts';
 import { startTlsUpstream, type TlsUpstream, type TlsUpstreamOptions } from '../upstream/tls-start.ts';
@@ -213,6 +215,20 @@ describe('the certificate of the gateway', () => {
     expect(seen.map(({ method, client: by }) => [method, by])).toEqual(
       ['POST', 'GET', 'GET', 'HEAD'].map((method) => [method, 'gateway-one']),
     );
+  });
+
+  test('is shown to MCP servers as well, which are trusted by the same CA', async () => {
+    const upstream = await strict();
+    const ask = async (tls: UpstreamTls): Promise<unknown> => {
+      const settings = { ...settingsOf(upstream.url, tls), mcp: { path: '/mcp', allow: [] } };
+      const through = openThrough(settings, new Keeper());
+      open.push(through);
+      if (!('request' in through)) throw new Error('it is spoken to over connections');
+      const answer = await through.request({ method: 'GET', path: '/mcp' });
+      return answer.body.json();
+    };
+    expect(await ask(tlsOf({ client }))).toEqual({ client: 'gateway-one' });
+    await expect(ask(tlsOf({ client, ca: other.cert }))).rejects.toThrow(UNKNOWN_CA);
   });
 
   /** With TLS 1.3 the handshake is over for the gateway before the upstream has looked at its certificate. */

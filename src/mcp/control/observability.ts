@@ -165,17 +165,8 @@ function count(seen: Seen, effect: EffectRecord, groupBy: GroupBy | null): void 
   }
 }
 
-function groupOf(effect: EffectRecord, decision: string, groupBy: GroupBy): string {
-  switch (groupBy) {
-    case 'tool':
-      return effect.action.tool;
-    case 'agent':
-      return effect.actor.agentId;
-    case 'upstream':
-      return effect.action.upstream;
-    case 'decision':
-      return decision;
-  }
+function groupOf({ action, actor }: EffectRecord, decision: string, groupBy: GroupBy): string {
+  return { tool: action.tool, agent: actor.agentId, upstream: action.upstream, decision }[groupBy];
 }
 
 function emptyTally(): Tally {

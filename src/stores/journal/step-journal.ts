@@ -361,7 +361,7 @@ async function readMemory(folder: string): Promise<{
     );
   if (format !== FORMAT)
     throw new Error(
-      `The journal in ${folder} belongs to a store on Redis that another version of svc-gateway has written, in a format that this one does not read. Go on with that version; or begin anew, with a Redis of its own and another store.journal: svc migrate --check says how.`,
+      `The journal in ${folder} belongs to a store on Redis that another version of svc-gateway has written: it has the format ${format ?? 'of before there were numbers'}, this one works with ${FORMAT}. Go on with that version; or begin anew, with a Redis of its own and another store.journal: svc migrate --check says how.`,
     );
   return {
     memory: { installId, gatewayId, accepted },
