@@ -675,6 +675,8 @@ describe('keys', () => {
     expect(ofOlga.map(({ id }) => id)).toContain(made.json['id']);
     expect(ofOlga.every((key) => key['user_id'] === 'olga')).toBe(true);
     expect(await found('user_id=olga&workspace=demo')).toEqual([]);
+    // The list under the user's own address has all of theirs, and nobody else's.
+    expect(list((await rig.send('GET', '/v1/beta/users/olga/keys', { key: admin })).json['keys'])).toEqual(ofOlga);
     const nobody = await rig.send('POST', '/v1/beta/users/%20/keys', { key: admin, body });
     expect([nobody.status, list(nobody.json['errors'])[0]?.['path']]).toEqual([400, '/params/user_id']);
   });

@@ -68,6 +68,16 @@ test('all of it is read, and every file is watched', async () => {
   expect(files).toEqual(names.map((name) => join(folder, name)));
 });
 
+test('the certificates behind that of a client, or of the gateway, are shown with it', async () => {
+  const [own, intermediate] = [readFileSync(join(folder, 'one.pem'), 'utf8'), makeCa('intermediate').cert];
+  put('chain.pem', own + intermediate);
+  const pair = '{ cert: F/chain.pem, key: F/one.key }';
+  expect((await load(pair)).tls?.client?.cert).toBe(own + intermediate);
+  const path = join(folder, 'server.yaml');
+  writeFileSync(path, `server: { tls: ${pair.replaceAll('F/', `${folder}/`)} }\n`);
+  expect((await loadConfiguration(path)).configuration.server.tls?.cert).toBe(own + intermediate);
+});
+
 test('what docs/upstreams/tls.md shows', async () => {
   const page = readFileSync('docs/upstreams/tls.md', 'utf8');
   const shown = /```yaml\n([^]*?)```/.exec(page)?.[1] ?? '';

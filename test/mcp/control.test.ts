@@ -429,6 +429,11 @@ describe('tools', () => {
       ['svc.policy.explain', {}, 'needs effect_id or policy'],
       ['svc.tools.describe', { tool: 'payments.refnd' }, 'did you mean payments.refund?'],
       ['svc.preflight.check', { agent_id: 'bot', tool: 'payments.refund', params: {} }, '/params/payment_id'],
+      [
+        'svc.preflight.check',
+        { tool: 'payments.refund', idempotency_key: 'k'.repeat(256) },
+        '/idempotency_key must match',
+      ],
       ['svc.observability.summary', { window: '2y' }, '/window must be one of'],
       ['svc.receipts.verify', { receipt: 'x'.repeat(70_000) }, '/receipt'],
       ['svc.receipts.verify', { receipt: { jws: 'x'.repeat(70_000) } }, '65536'],
@@ -567,6 +572,7 @@ describe('what would happen', () => {
       key_state: 'in_use',
     });
     expect(await ask({ idempotency_key: 'denied' })).toMatchObject({ key_state: 'free' });
+    expect(await ask({ idempotency_key: 'k'.repeat(255) })).toMatchObject({ key_state: 'free' });
     expect(await ask({ idempotency_key: 'committed', params: params(3) })).toMatchObject({
       decision: 'idempotency_conflict',
       key_state: 'conflict',

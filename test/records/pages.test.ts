@@ -68,6 +68,14 @@ it('each entry is on one page, and a page has no more items and characters than 
   expect(seen).toEqual(Array.from({ length: ROWS }, (_, n) => `text ${ROWS - 1 - n}`));
 });
 
+it('an entry that is longer than a page may be has a page of its own, and the next one goes on behind it', async () => {
+  const most = { items: 10, characters: 8 };
+  const show = ({ text }: { readonly text: string }): string => text;
+  const first = await pageOf({ store, turns }, asked, null, most, show);
+  expect(first.items).toEqual(['text 2999']);
+  expect((await pageOf({ store, turns }, asked, first.next, most, show)).items).toEqual(['text 2998']);
+});
+
 it('a store that says that more follow, and has nothing, is not asked for ever', async () => {
   const nothing: RowStore = {
     ...store,

@@ -185,6 +185,21 @@ describe('each row of the table against a real upstream', () => {
     expect((await send('ok')).kind).toBe('committed');
   });
 
+  test('after a time-out the upstream sees its connection reset, and not one that may still hear its answer', async () => {
+    const seen: string[] = [];
+    const server = createServer((socket) => {
+      socket.on('end', () => seen.push('end')).on('error', ({ message }) => seen.push(message));
+      socket.on('data', () => undefined).once('close', () => server.emit('left'));
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    open({ url: urlOf(server, 'http') });
+    const left = once(server, 'left');
+    expect(await send('ok', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
+    await left;
+    expect(seen).toEqual(['read ECONNRESET']);
+    await closed(server);
+  });
+
   test('a reused connection that is reset after the write: unknown, and not repeated', async () => {
     open({ connections: 1 });
     expect((await send('ok')).kind).toBe('committed');
