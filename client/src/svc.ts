@@ -36,6 +36,8 @@ export interface SvcOptions {
 
 type Query = Readonly<Record<string, string | number | undefined>>;
 
+type WaitOptions = { readonly timeoutMs?: number | undefined; readonly signal?: AbortSignal | undefined };
+
 /** A client of the gateway. It has no connection and no state: make one and keep it. */
 export class Svc {
   readonly #to: Connection;
@@ -79,7 +81,7 @@ export class Svc {
     const answer = await this.#ask({ method: 'POST', path: '/effects', body, repeatable: true, signal, key });
     const result = toResult(answer, key);
     if (wait === undefined || wait === false) return result;
-    return this.wait(result, { ...(signal && { signal }), ...(wait !== true && { timeoutMs: wait }) });
+    return this.wait(result, { signal, timeoutMs: wait === true ? undefined : wait });
   }
 
   /** What the result of {@link call} would be now; nothing is run, nothing is written. */
@@ -92,21 +94,16 @@ export class Svc {
    * Polls until a waiting or running effect has a result. Needs only its id, so it also works after a restart of the
    * caller. When the time is over, resolves with the last result seen. An unknown outcome is a result.
    */
-  async wait(
-    effect: string | CallResult,
-    options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {},
-  ): Promise<CallResult> {
-    const end = performance.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
-    const key = typeof effect === 'string' ? null : effect.idempotencyKey;
-    let result = typeof effect === 'string' ? await this.#result(effect, key, options.signal) : effect;
+  async wait(effect: string | CallResult, { timeoutMs = Infinity, signal }: WaitOptions = {}): Promise<CallResult> {
+    const end = performance.now() + timeoutMs;
+    let result = typeof effect === 'string' ? await this.#result(effect, null, signal) : effect;
+    const key = result.idempotencyKey;
     for (let delay = 200; ; delay = Math.min(delay * 1.5, 5000)) {
       if (result.status !== 'pending_approval' && result.status !== 'in_progress') return result;
       const left = end - performance.now();
       if (left <= 0) return result;
-      await pause(Math.min(delay, left), options.signal);
-      if (options.signal?.aborted)
-        throw new SvcError('aborted', 'The caller gave up', { idempotencyKey: key, didItHappen: 'maybe' });
-      result = await this.#result(result.effectId, key, options.signal);
+      await pause(Math.min(delay, left), signal);
+      result = await this.#result(result.effectId, key, signal);
     }
   }
 
@@ -323,7 +320,7 @@ export class Svc {
   async #result(id: string, key: string | null, signal?: AbortSignal): Promise<CallResult> {
     const path = `/effects/${encodeURIComponent(id)}`;
     const body = await this.#ask({ method: 'GET', path, repeatable: true, signal, key });
-    return toResult(isObject(body) ? (body['effect'] ?? null) : null, key);
+    return toResult((isObject(body) && body['effect']) || null, key);
   }
 
   async #get<T>(path: string, query: Query = {}): Promise<T> {

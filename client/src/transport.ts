@@ -94,6 +94,7 @@ async function once(to: Connection, request: Exchange): Promise<Json | SvcError>
   } as const;
   const limit = AbortSignal.timeout(to.timeoutMs);
   try {
+    request.signal?.throwIfAborted();
     const { fetch } = to; // unbound: some runtimes refuse a `this` that is not the global object
     const answer = await fetch(to.baseUrl + request.path, {
       method: request.method,
@@ -109,9 +110,7 @@ async function once(to: Connection, request: Exchange): Promise<Json | SvcError>
     const body = parse(await answer.text());
     if (body !== undefined && (answer.status < 300 || (isObject(body) && typeof body['decision'] === 'string')))
       return body;
-    // What refuses to look says nothing of the call.
-    const said = request.method === 'GET' && isObject(body) ? { ...body, did_it_happen: details.didItHappen } : body;
-    return problem(answer, said, { ...details, baseUrl: to.baseUrl });
+    return problem(answer, body, { ...details, baseUrl: to.baseUrl }, request.method === 'GET');
   } catch (cause) {
     if (request.signal?.aborted) return new SvcError('aborted', 'The caller gave up', { ...details, cause });
     return new SvcError('no_answer', `No answer from ${to.baseUrl}`, { ...details, cause });
@@ -130,17 +129,19 @@ function problem(
   answer: { status: number; headers: { get(name: string): string | null } },
   body: Json | undefined,
   details: { idempotencyKey: string | null; didItHappen: 'maybe' | 'no'; baseUrl: string },
+  isRead = true,
 ): SvcError {
   const { status } = answer;
   const retryAfter = Number(answer.headers.get('retry-after') ?? Number.NaN);
   const known = { ...details, status, retryAfterMs: Number.isFinite(retryAfter) ? retryAfter * 1000 : null };
   if (!isObject(body) || typeof body['code'] !== 'string')
     return new SvcError('bad_answer', `HTTP ${status} without a body of the gateway`, known);
-  const happened = body['did_it_happen'];
+  // What refuses to look says nothing of the call.
+  const happened = isRead ? null : body['did_it_happen'];
   return new SvcError(body['code'], text(body['detail']) ?? text(body['title']) ?? body['code'], {
     ...known,
     errors: (body['errors'] ?? []) as unknown as readonly Fault[],
-    requestId: typeof body['request_id'] === 'string' ? body['request_id'] : null,
+    requestId: text(body['request_id']) ?? null,
     ...(happened === 'yes' || happened === 'no' || happened === 'maybe' ? { didItHappen: happened } : {}),
   });
 }

@@ -104,7 +104,7 @@ describe('a call of a tool', () => {
     expect(resultOf(await of('a', keyed)).decision).toMatchObject({ decision: 'committed' });
     expect(lastParams()).toEqual({ name: 'routed', arguments: given, _meta: { 'example.com/tenant': 'a' } });
     // Beside what the protocol itself has there.
-    await of('a', { progressToken: 't' });
+    await of('a', { progressToken: 't', 'dev.svc-gateway/idempotency-key': 'with-a-token' });
     expect(lastParams()).toMatchObject({ _meta: { progressToken: expect.anything(), 'example.com/tenant': 'a' } });
     expect(resultOf(await of('b', keyed)).decision).toMatchObject({ decision: 'idempotency_conflict' });
     expect(resultOf(await of('other')).decision).toMatchObject({ code: 'rule_denied' });
@@ -117,7 +117,7 @@ describe('a call of a tool', () => {
     expect((await send(world.url(), world.keys.bot, 'POST', '/v1/workspaces/demo/effects', undeclared)).status).toBe(
       400,
     );
-    expect(world.server.ran).toHaveLength(2);
+    expect(world.server.ran).toHaveLength(3);
   });
 
   test('takes its key from the argument that the configuration names', async () => {
