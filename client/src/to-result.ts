@@ -54,16 +54,14 @@ const OWN: Readonly<Record<CallResult['status'], Readonly<Record<string, Json | 
  * @throws SvcError `bad_answer` if it has no decision that this client knows
  */
 export function toResult(body: Json, idempotencyKey: string | null): CallResult {
-  const read = camel(body);
-  const answer = isObject(read) ? read : {};
+  const answer = camel(body);
+  const details = { idempotencyKey, didItHappen: 'maybe' } as const;
+  if (!isObject(answer)) throw new SvcError('bad_answer', 'The answer is not an object', details);
   const { decision, reason } = answer;
   const drifted = isObject(reason) && reason['code'] === 'state_drift' && answer['next'] === 'replan';
   const status = decision === 'denied_claim' && drifted ? 'replan_required' : decision;
   if (typeof status !== 'string' || !Object.hasOwn(OWN, status))
-    throw new SvcError('bad_answer', `This client does not know the decision ${JSON.stringify(decision)}`, {
-      idempotencyKey,
-      didItHappen: 'maybe',
-    });
+    throw new SvcError('bad_answer', `This client does not know the decision ${JSON.stringify(decision)}`, details);
   const out: Record<string, Json> = { status };
   const fields = { ...COMMON, ...OWN[status as CallResult['status']] };
   for (const [name, otherwise] of Object.entries(fields)) {

@@ -897,34 +897,16 @@ describe('what is shown', () => {
       return pageOf({ ...shown, approval: { ...shown.approval, ...change } });
     }
 
+    /** Of this call; what is said of those before it begins alike. */
+    const HAPPENED = /It happened\. The gateway recorded/;
     it.each<[string, Life | null, RegExp, RegExp]>([
-      [
-        'runs',
-        { state: 'executing', lease: LEASE },
-        /<h1>Approved, and sent<[\s\S]*It is running/,
-        /It happened\. The gateway recorded/,
-      ],
+      ['runs', { state: 'executing', lease: LEASE }, /<h1>Approved, and sent<[\s\S]*It is running/, HAPPENED],
       ['happened', COMMITTED, /<h1>Approved, and sent<[\s\S]*It happened/, /did not happen/],
       ['is unknown', { state: 'unknown', at: AT, lease: LEASE, evidence: EVIDENCE }, /Nobody knows/, /did not happen/],
-      [
-        'was stopped',
-        DENIED,
-        /<h1>Approved, and not sent<[\s\S]*Frozen for the night\./,
-        /It happened\. The gateway recorded/,
-      ],
-      [
-        'waits anew',
-        { state: 'pending_approval', approvalId: 'apr_2' },
-        /waits for another decision/,
-        /It happened\. The gateway recorded/,
-      ],
-      [
-        'was rejected later',
-        { state: 'rejected', at: AT, approvalId: 'a', until: AT },
-        /rejected later/,
-        /It happened\. The gateway recorded/,
-      ],
-      ['is on record no more', null, /Its record is gone/, /It happened\. The gateway recorded/],
+      ['was stopped', DENIED, /<h1>Approved, and not sent<[\s\S]*Frozen for the night\./, HAPPENED],
+      ['waits anew', { state: 'pending_approval', approvalId: 'apr_2' }, /waits for another decision/, HAPPENED],
+      ['was rejected later', { state: 'rejected', at: AT, approvalId: 'a', until: AT }, /rejected later/, HAPPENED],
+      ['is on record no more', null, /Its record is gone/, HAPPENED],
     ])('says of a call that %s how it stands, and not more', async (_what, life, says, never) => {
       const page = await became(life);
       expect(page).toMatch(says);

@@ -7,6 +7,17 @@ import { type Rig, refund, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
 
+/** What a key of the profile `mcp_readonly` may. */
+const LOOKS = [
+  'tools:read',
+  'brain:read',
+  'policy:simulate',
+  'traces:read',
+  'approvals:read',
+  'observability:read',
+  'governance:read',
+];
+
 let rig: Rig;
 beforeAll(async () => {
   rig = await startRig({}, { receivers: () => [{ id: 'ops-id' }] });
@@ -643,15 +654,7 @@ describe('keys', () => {
       profile: 'mcp_readonly',
       allowed_tools: ['svc.company_brain.query'],
       read_only: true,
-      scopes: [
-        'tools:read',
-        'brain:read',
-        'policy:simulate',
-        'traces:read',
-        'approvals:read',
-        'observability:read',
-        'governance:read',
-      ],
+      scopes: LOOKS,
     });
     const listed = await rig.send('GET', KEYS, { key: rig.keys.admin });
     expect(list(listed.json['keys']).map((key) => key.id)).toContain(made.json['id']);
@@ -792,15 +795,7 @@ describe('keys', () => {
       expect(status).toBe(200);
       const [readonly, , agent] = list(json['profiles']);
       expect(readonly).toMatchObject({
-        scopes: [
-          'tools:read',
-          'brain:read',
-          'policy:simulate',
-          'traces:read',
-          'approvals:read',
-          'observability:read',
-          'governance:read',
-        ],
+        scopes: LOOKS,
         allowed_tools: ['svc.company_brain.query'],
         read_only: true,
       });

@@ -18,12 +18,23 @@ it.each([
   else expect(waitaofFault(info)).toContain(fault);
 });
 
-/** A barrier before a server that answers so. */
-function barrierBefore({ mark, waitaof }: { readonly mark: string; readonly waitaof: unknown }): Barrier {
+type Command = readonly unknown[];
+
+/** A barrier before a server that answers so. @param heard told of each pipeline, and of each command alone */
+function barrierBefore(
+  { mark, waitaof }: { readonly mark: string; readonly waitaof: unknown },
+  heard: (commands: readonly Command[]) => void = () => undefined,
+): Barrier {
   const connection = {
     ready: async () => {},
-    pipeline: async (commands: readonly unknown[]) => commands.map(() => [mark]),
-    command: async (name: string) => (name === 'WAITAOF' ? waitaof : null),
+    async pipeline(commands: readonly Command[]) {
+      heard(commands);
+      return commands.map(() => [mark]);
+    },
+    async command(...command: Command) {
+      heard([command]);
+      return command[0] === 'WAITAOF' ? waitaof : null;
+    },
     reset: () => {},
   };
   return new Barrier(
@@ -33,6 +44,9 @@ function barrierBefore({ mark, waitaof }: { readonly mark: string; readonly wait
     () => '',
   );
 }
+
+/** What one says that has synced all. */
+const SYNCED = { mark: 'ok', waitaof: [1, 0] };
 
 it.each([
   { of: 'a synced file', mark: 'ok', waitaof: [1, 0], error: null, stays: false },
@@ -50,45 +64,20 @@ it.each([
 });
 
 it('a sync has less time than a second: with `appendfsync everysec` most calls would wait for the next one', async () => {
-  const asked: (readonly unknown[])[] = [];
-  const connection = {
-    ready: async () => {},
-    pipeline: async (commands: readonly unknown[]) => commands.map(() => ['ok']),
-    async command(...command: readonly unknown[]) {
-      asked.push(command);
-      return [1, 0];
-    },
-    reset: () => {},
-  };
-  const barrier = new Barrier(
-    connection,
-    () => 'waitaof',
-    'gw-1',
-    () => '',
-  );
+  const asked: Command[] = [];
+  const barrier = barrierBefore(SYNCED, (commands) => void asked.push(...commands));
   await barrier.wait('a', '1');
-  expect(asked).toEqual([['WAITAOF', 1, 0, expect.any(Number)]]);
-  expect(Number(asked[0]?.[3])).toBeLessThan(1_000);
+  const syncs = asked.filter(([name]) => name === 'WAITAOF');
+  expect(syncs).toEqual([['WAITAOF', 1, 0, expect.any(Number)]]);
+  expect(Number(syncs[0]?.[3])).toBeLessThan(1_000);
   barrier.close();
 });
 
 it('a round marks each workspace whose steps it stands for, once', async () => {
-  const rounds: string[][] = [];
-  const connection = {
-    ready: async () => {},
-    pipeline: async (commands: readonly (readonly unknown[])[]) => {
-      rounds.push(commands.map(([, , , key]) => String(key)));
-      return commands.map(() => ['ok']);
-    },
-    command: async () => [1, 0],
-    reset: () => {},
-  };
-  const barrier = new Barrier(
-    connection,
-    () => 'waitaof',
-    'gw-1',
-    () => '',
-  );
+  const rounds: (readonly unknown[])[] = [];
+  const barrier = barrierBefore(SYNCED, (commands) => {
+    if (commands[0]?.[0] === 'EVALSHA') rounds.push(commands.map(([, , , key]) => key));
+  });
   // What arrives while the first round runs shares the next one.
   await Promise.all(['a', 'b', 'c', 'b'].map((workspace) => barrier.wait(workspace, '1')));
   expect(rounds).toEqual([[metaKey('a')], [metaKey('b'), metaKey('c')]]);
