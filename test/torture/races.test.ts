@@ -86,14 +86,17 @@ class Field {
   readonly random = seededRandom(SEED);
   /** How far its clock is from the machine's, ms. */
   #ahead = 0;
+  #latest = 0;
   #stores: readonly EffectStore[] = [];
 
   async open(openAll: (clock: () => number) => Promise<readonly EffectStore[]>): Promise<void> {
     this.#stores = await openAll(() => this.now());
   }
 
+  /** Never goes back, as the machine's clock may: what was asked last would not be over when all else is. */
   now(): number {
-    return Date.now() + this.#ahead;
+    this.#latest = Math.max(this.#latest, Date.now());
+    return this.#latest + this.#ahead;
   }
 
   advance(ms: number): void {
@@ -144,12 +147,15 @@ class Field {
     }
   }
 
-  /** Nothing is held once all is over, and what is spent is what was sent. */
+  /** Nothing waits or is held once all is over, and what is spent is what was sent. */
   async expectTrueBudgets(): Promise<void> {
+    for (const store of this.#stores) await expectSilentFsck(store);
+    const pending = { status: 'pending', agentId: null, limit: 100, cursor: null } as const;
+    const { items } = await this.store.approvals(WORKSPACE, pending);
+    expect(items.map(({ id, expiresAt }) => ({ id, lasts: expiresAt - this.now() }))).toEqual([]);
     const budgets = await this.store.budgets(WORKSPACE);
     const sum = (of: 'held' | 'spent'): number => budgets.reduce((all, row) => all + row[of], 0);
     expect({ held: sum('held'), spent: sum('spent') }).toEqual({ held: 0, spent: AMOUNT * this.sent.all });
-    for (const store of this.#stores) await expectSilentFsck(store);
   }
 
   async close(): Promise<void> {
