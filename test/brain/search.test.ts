@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { WorkspaceIndex } from '../../src/brain/workspace-index.ts';
 import { SearchIndex } from '../../src/brain/search-index.ts';
+import { TextTree } from '../../src/brain/text-tree.ts';
 import { wordsOf } from '../../src/brain/words.ts';
 import type { Entity, EntityRef } from '../../src/effects/model/entity.ts';
 import { longestHold } from '../longest-hold.ts';
@@ -111,6 +112,19 @@ describe('what is found', () => {
     const farther = indexOf(entity('k', 'Konstantinopel'), entity('m', 'Maschinenbau'), entity('v', 'Versicherung'));
     const query = 'konstxntinxpel maschxnenbxu versichxrunx';
     expect(ids(farther, query).toSorted()).toEqual(['k', 'm']);
+  });
+
+  it('for words with errors a query looks at 10,000 branches, all of its words together', () => {
+    const left: number[] = [];
+    const like = vi.spyOn(TextTree.prototype, 'like').mockImplementation((_text, _errors, budget) => {
+      left.push(budget.left);
+      budget.left -= 4_000;
+      return [];
+    });
+    const some = indexOf(entity('a', 'Anna'));
+    for (let queries = 0; queries < 2; queries += 1) ids(some, 'anxa bernx clarx');
+    like.mockRestore();
+    expect(left).toEqual([10_000, 6_000, 2_000, 10_000, 6_000, 2_000]);
   });
 
   it('one error is looked for from four letters on, two from eight letters on', () => {

@@ -90,18 +90,25 @@ export interface ProxiedAnswer {
   readonly body: any;
 }
 
-const CONFIG = (upstream: string, folder: string, model: string, network: string): string => `
+/** The upstream `model`, and what holds in the gateway before it. */
+interface ModelUpstream {
+  readonly model: string;
+  readonly network?: 'any' | 'public';
+  readonly mode?: 'observe';
+}
+
+const CONFIG = (upstream: string, folder: string, { model, network, mode }: ModelUpstream): string => `
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: "${folder}/data" }
 users: [ { id: tom, roles: [] } ]
 workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: tom } ] } ]
-policies: { paths: ["${folder}/policies"] }
+policies: { mode: ${mode ?? 'enforce'}, paths: ["${folder}/policies"] }
 upstreams:
   - { id: shop, url: "${upstream}", timeout: 20s, credentials: { header: x-upstream-token, value: "\${SHOP_TOKEN}" } }
   - { id: open, url: "${upstream}", timeout: 20s }
   - { id: closed, url: "${upstream}" }
   - { id: counted, url: "${upstream}" }
-  - { id: model, url: "${model}", network: ${network} }
+  - { id: model, url: "${model}", network: ${network ?? 'any'} }
 tools:
   - name: model.chat
     upstream: model
@@ -264,22 +271,18 @@ rules:
   - { id: on-the-app, effect: constrain, match: { tools: [kube.apply] }, when: { params.namespace: held }, obligations: [ { claim: { on: "app:\${params.metadata.name}", hold: existing } } ] }
   - { id: theirs, effect: deny, match: { tools: [graph.move], targets: ["warehouse:theirs"] } }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
-  - { id: crawler, effect: deny, match: { tools: [notes.add] }, when: { all: [ { request.headers.user-agent: { exists: true } }, { request.headers.User-Agent: { glob: "crawler/*" } } ] } }
+  - { id: crawler, effect: deny, match: { tools: [notes.add, model.live] }, when: { all: [ { request.headers.user-agent: { exists: true } }, { request.headers.User-Agent: { glob: "crawler/*" } } ] } }
 `;
 
 /** The secret that the gateway puts on requests to the upstream. */
 export const SHOP_TOKEN = 'shop-token-7';
 
 /** Starts the gateway's data plane in this process, all rooms real, before an upstream that is a process of its own. */
-export async function startProxiedWorld(
-  { model, network = 'any' }: { readonly model: string; readonly network?: 'any' | 'public' } = {
-    model: 'http://127.0.0.1:9',
-  },
-): Promise<ProxiedWorld> {
+export async function startProxiedWorld(model: ModelUpstream = { model: 'http://127.0.0.1:9' }): Promise<ProxiedWorld> {
   const service = await startLedgerUpstream({ lateMs: 1500 });
   const folder = await mkdtemp(join(tmpdir(), 'svc-proxy-'));
   await mkdir(join(folder, 'policies'));
-  await writeFile(join(folder, 'gateway.yaml'), CONFIG(service.url, folder, model, network));
+  await writeFile(join(folder, 'gateway.yaml'), CONFIG(service.url, folder, model));
   await writeFile(join(folder, 'policies', 'proxied.yaml'), POLICY);
   const inForce = await readFiles(join(folder, 'gateway.yaml'), { SHOP_TOKEN });
   const { configuration } = inForce;

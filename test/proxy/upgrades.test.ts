@@ -201,7 +201,10 @@ describe('an upgrade to WebSocket', () => {
   });
 
   /** A gateway before an upstream that does this with each connection, and a handshake with it. */
-  async function before(upstream: (socket: Socket) => void, network: 'any' | 'public' = 'any') {
+  async function before(
+    upstream: (socket: Socket) => void,
+    settings: { readonly network?: 'public'; readonly mode?: 'observe' } = {},
+  ) {
     const server = createServer((socket) => {
       socket.on('error', () => {});
       upstream(socket);
@@ -209,11 +212,13 @@ describe('an upgrade to WebSocket', () => {
     await once(server.listen(0, '127.0.0.1'), 'listening');
     const address = server.address();
     if (address === null || typeof address === 'string') throw new Error('it has no port');
-    const own = await startProxiedWorld({ model: `http://127.0.0.1:${address.port}`, network });
-    const asked = (): Connection => {
+    const own = await startProxiedWorld({ model: `http://127.0.0.1:${address.port}`, ...settings });
+    const asked = (...headers: string[]): Connection => {
       const connection = open(own.url);
       connection.socket.write(
-        handshake('Host: localhost').replace('/shop/v1/stream', '/model/v1/live').replace(world.keys.bot, own.keys.bot),
+        handshake('Host: localhost', ...headers)
+          .replace('/shop/v1/stream', '/model/v1/live')
+          .replace(world.keys.bot, own.keys.bot),
       );
       return connection;
     };
@@ -247,7 +252,7 @@ describe('an upgrade to WebSocket', () => {
 
   test('to this machine is refused where the upstream may be public only, and nothing is sent', async () => {
     let connections = 0;
-    const { asked, close } = await before(() => (connections += 1), 'public');
+    const { asked, close } = await before(() => (connections += 1), { network: 'public' });
     const { socket, answers } = asked();
     expect((await answers(1)).text).toMatch(/^HTTP\/1\.1 502 [^]*"did_it_happen":"no"/);
     expect(connections).toBe(0);
@@ -271,6 +276,29 @@ describe('an upgrade to WebSocket', () => {
     }
     expect(silences()).toEqual([]);
     await close();
+  });
+
+  test('that a rule denies is refused, and where policies are observed opens and says what they would have done', async () => {
+    const switching = (socket: Socket): void => {
+      socket.once('data', () => {
+        socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+      });
+    };
+    for (const [mode, first] of [
+      [{}, /^HTTP\/1\.1 403 /],
+      [{ mode: 'observe' }, /^HTTP\/1\.1 101 [^]*\r\nsvc-observed: denied_policy\r\n/i],
+    ] as const) {
+      const { asked, close } = await before(switching, mode);
+      const { socket, answers } = asked('User-Agent: crawler/1');
+      expect((await answers(1)).text).toMatch(first);
+      socket.destroy();
+      const { socket: other, answers: allowed } = asked('User-Agent: reader/1');
+      const { text } = await allowed(1);
+      expect(text).toMatch(/^HTTP\/1\.1 101 /);
+      expect(text).not.toMatch(/svc-observed/i);
+      other.destroy();
+      await close();
+    }
   });
 
   test.each([

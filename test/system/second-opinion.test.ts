@@ -42,8 +42,12 @@ async function faultyProgram(): Promise<string> {
   return entry;
 }
 
-async function started(entry?: string): Promise<World> {
-  world = await startWorld({ files: FILES, ...(entry === undefined ? {} : { entry }) });
+async function started(entry?: string, asked = '1s'): Promise<World> {
+  const files = (url: string) => {
+    const { config, policies } = FILES(url);
+    return { config: config.replace('policies: {', `policies: { second_opinion: ${asked},`), policies };
+  };
+  world = await startWorld({ files, ...(entry === undefined ? {} : { entry }) });
   return world;
 }
 
@@ -82,6 +86,29 @@ it('a rule that is compiled wrongly is named by the engine while the gateway run
   expect(notes.map(({ message }) => message).join('\n')).toContain(
     'The rule world/large did not match a call of notes.loose; json-rules-engine says otherwise.',
   );
+});
+
+it('with `second_opinion: never` the engine is not asked, until it is set otherwise', async () => {
+  const running = await started(await faultyProgram(), 'never');
+  for (let calls = 0; calls < 3; calls += 1) {
+    expect((await running.run(loose('9'))).body.decision).toBe('committed');
+    await new Promise((resolve) => setTimeout(resolve, 600));
+  }
+  expect((await said(running)).metric).toBe('');
+  const { configFile } = running.gateway;
+  await writeFile(
+    configFile,
+    (await readFile(configFile, 'utf8')).replace('second_opinion: never', 'second_opinion: 100ms'),
+  );
+  await expect
+    .poll(
+      async () => {
+        await running.run(loose('9'));
+        return (await said(running)).metric;
+      },
+      { timeout: 30_000, interval: 100 },
+    )
+    .toBe('svc_policy_differences_total{rule="world/large"} 1');
 });
 
 it('a gateway without a fault has no difference', async () => {

@@ -1,4 +1,8 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { expect, test, vi } from 'vitest';
+import { guardedConnector } from '../../src/upstreams/http/connect.ts';
 import { type Connection, createConnections } from '../../src/upstreams/http/connections.ts';
 
 /** Nothing listens there, and nothing is sent: connections open with their first request. */
@@ -96,4 +100,28 @@ test('when they are closed, nobody who waits gets one, and none is given out', a
   expect(only.client.closed).toBe(true);
   expect(connections.take()).toBeNull();
   expect(await connections.wait(always)).toBeNull();
+});
+
+test('an address that does not answer is given up after the time to connect', { timeout: 20_000 }, async () => {
+  // The kernel answers for a process that stands still until its queue is full, and then no more.
+  const listens = `const { createServer } = require('node:net');
+    const server = createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => console.log(server.address().port));`;
+  const frozen = spawn(process.execPath, ['-e', listens]);
+  const queued: Socket[] = [];
+  try {
+    const [line] = await once(frozen.stdout, 'data');
+    const port = String(line).trim();
+    frozen.kill('SIGSTOP');
+    for (let n = 0; n < 8; n += 1) queued.push(connect(Number(port), '127.0.0.1').on('error', () => {}));
+    const opened = vi.fn<(socket: Socket) => void>();
+    const connector = guardedConnector({ network: 'any', timeoutMs: 150, tls: null }, opened);
+    const failed = await new Promise((resolve) => {
+      connector({ hostname: '127.0.0.1', protocol: 'http:', port }, (...[error]) => resolve(error));
+    });
+    expect(failed).toMatchObject({ name: 'ConnectFailed', message: 'no connection within 150 ms' });
+    expect(opened).not.toHaveBeenCalled();
+  } finally {
+    for (const socket of queued) socket.destroy();
+    frozen.kill('SIGKILL');
+  }
 });

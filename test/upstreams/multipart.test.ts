@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -475,6 +475,22 @@ describe('the spool', () => {
     for (const upload of [...mine, more, other, third]) await upload.discard();
     expect(spool.used()).toBe(0);
     await spool.begin(limits, 'greedy').open().write(Buffer.alloc(1000));
+  });
+
+  test('what goes to the disk is readable by nobody else, and has no name', async () => {
+    const own = join(folder, 'own');
+    const upload = (await openSpool(own)).begin(LIMITS, 'bot');
+    await upload.open().write(Buffer.alloc(IN_MEMORY + 1));
+    expect([(await stat(own)).mode & 0o777, await readdir(own)]).toEqual([0o700, []]);
+    const open = '/proc/self/fd';
+    const links = (await readdir(open)).map(async (fd) => ({
+      fd,
+      to: await readlink(join(open, fd)).catch(() => ''),
+    }));
+    const spooled = (await Promise.all(links)).filter(({ to }) => to.startsWith(own));
+    const modes = await Promise.all(spooled.map(async ({ fd }) => (await stat(join(open, fd))).mode & 0o777));
+    expect(modes).toEqual([0o600]);
+    await upload.discard();
   });
 
   test('a disk that does not take the files is said as such', async () => {
