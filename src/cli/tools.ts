@@ -201,7 +201,9 @@ async function approve(
   } finally {
     await rm(temporary, { force: true });
   }
-  terminal.err(`${file}: ${approved.lock.tools.length} tools are approved.`);
+  terminal.err(
+    `${file}: ${approved.lock.tools.length === 1 ? '1 tool is' : `${approved.lock.tools.length} tools are`} approved.`,
+  );
 }
 
 async function show(terminal: Terminal, options: ToolsOptions, comparison: PinComparison): Promise<void> {

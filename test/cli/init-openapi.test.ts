@@ -736,7 +736,7 @@ describe('a document that is broken', () => {
     const { code, err, out } = await svc('init', '--openapi', 'api.json', '--yes');
     expect(code).toBe(0);
     expect(err).toMatch(/^svc: api\.json:\d+:\d+: \S+ must have required property/);
-    expect(out).toContain('1 tools from api.json, 1 left out');
+    expect(out).toContain('1 tool from api.json, 1 left out');
     expect(readFileSync('gateway.yaml', 'utf8')).toContain(
       '#   GET /v1/y: $ref #/components/parameters/None leads nowhere',
     );

@@ -303,7 +303,7 @@ describe('what a hostile document says', () => {
     const { code, err, out } = await svc('init', '--upstream', url, '--yes');
     expect(code).toBe(0);
     expect(err).toBe(`svc: ${url}/openapi.json: it does not say its version (openapi: 3.…); it is read as OpenAPI 3.0`);
-    expect(out).toContain('1 tools from');
+    expect(out).toContain('1 tool from');
     const { configuration } = await loadConfiguration('gateway.yaml');
     expect(configuration.users.map(({ id }) => id)).toEqual(['operator', 'reviewer']);
     expect(configuration.tools.map((tool) => httpCall(tool).request.path)).toEqual(['/ok']);

@@ -171,7 +171,7 @@ describe('svc tools', () => {
     await pin();
     pages = [[{ name: 'refund', description: 'Gives money back.' }]];
     expect((await tools('diff')).out).toBe('gone      list');
-    expect(await tools('approve', 'list')).toMatchObject({ code: 0, err: expect.stringContaining('1 tools are') });
+    expect(await tools('approve', 'list')).toMatchObject({ code: 0, err: expect.stringContaining('1 tool is') });
     expect(await tools('diff')).toMatchObject({ code: 0 });
   });
 

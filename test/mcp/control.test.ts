@@ -961,7 +961,7 @@ describe('what happened', () => {
     const lost = await world.refund({ payment_id: 'pay_8', amount: 100, currency: 'EUR' }, 'lost');
     expect(lost.decision).toBe('unknown_effect');
     const after = await check('unknown_outcomes');
-    expect(after).toMatchObject({ status: 'fail', message: '1 effects have an unknown outcome.', ready: false });
+    expect(after).toMatchObject({ status: 'fail', message: '1 effect has an unknown outcome.', ready: false });
     expect(after.score).toBeLessThan(before.score);
     const pause = { scope: { tool: 'nothing.like.this' }, reason: 'test' };
     await world.api('POST', '/v1/workspaces/demo/pauses', world.keys.account, pause);

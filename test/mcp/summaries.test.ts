@@ -180,7 +180,7 @@ describe('a summary', () => {
 
   test('says in words how many there were, the most frequent first, why most were refused, and whether there are more', async () => {
     expect(await summaryOf([]).say()).toBe('Nothing happened in the last 1h.');
-    expect(await summaryOf([{}]).say()).toBe('In the last 1h: 1 effects (1 committed).');
+    expect(await summaryOf([{}]).say()).toBe('In the last 1h: 1 effect (1 committed).');
     const refused = [denied('budget_exceeded'), denied('rule_denied'), denied('rule_denied')];
     expect(await summaryOf([{}, ...refused]).say()).toBe(
       'In the last 1h: 4 effects (3 denied_policy, 1 committed). The most frequent refusal: rule_denied (2).',
@@ -606,7 +606,7 @@ describe('a search of tools', () => {
     const { text } = await answerOf(toolsOf(null, many), { upstream: 'crm' }, { principal: readerOf({}) });
     expect(text).toMatch(/^200 tools fit; these are the first 20: crm\.t0, /);
     const few = await answerOf(toolsOf(null, ['look']), { upstream: 'crm' }, { principal: readerOf({}) });
-    expect(few.text).toBe('1 tools fit: crm.look.');
+    expect(few.text).toBe('1 tool fits: crm.look.');
   });
 
   test('describes nothing that nobody has approved, and says where people see it', async () => {

@@ -87,7 +87,7 @@ function summary({ found, operations }: Source, { tools, leftOut }: Draft): stri
     ...(leftOut.length > 0 ? [`${leftOut.length} left out (named at the end of the file)`] : []),
     ...(chosen < operations.length ? [`${operations.length - chosen} not chosen`] : []),
   ];
-  return `${[`${tools.length} tools from ${plainText(found.name, 200)}`, ...others].join(', ')}.`;
+  return `${[`${tools.length === 1 ? '1 tool' : `${tools.length} tools`} from ${plainText(found.name, 200)}`, ...others].join(', ')}.`;
 }
 
 /** The command line that compares a new version of the document with the files written now. */

@@ -6,7 +6,7 @@ import { approvalFor } from '../../effects/wire/withheld.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { ControlPorts } from './ports.ts';
 import { AgentId, args, DEFAULT_PAGE, Items, NextCursor, PAGE, ToolName } from './schemas.ts';
-import { answered, type ControlTool, defineTool, faulty } from './tool.ts';
+import { answered, type ControlTool, defineTool, faulty, many } from './tool.ts';
 import { absent, isVisible } from './may-use.ts';
 
 /** Pages of the store that are read for one page of an answer: filters by tool or agent leave gaps. */
@@ -77,7 +77,7 @@ function listTool(ports: ControlPorts): ControlTool {
           { approvals, next_cursor: next },
           approvals.length === 0
             ? 'No request for approval fits.'
-            : `${approvals.length} requests for approval${next === null ? '' : ', and there may be more'}: ${lines.slice(0, 10).join(', ')}.`,
+            : `${many(approvals.length, 'request')} for approval${next === null ? '' : ', and there may be more'}: ${lines.slice(0, 10).join(', ')}.`,
         );
       });
     },

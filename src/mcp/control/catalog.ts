@@ -11,7 +11,7 @@ import { pinOf } from '../../upstreams/mcp/pin-watch.ts';
 import { knownTools, mayUse } from './may-use.ts';
 import type { ControlPorts } from './ports.ts';
 import { AnyObject, args, DEFAULT_PAGE, Items, NextCursor, PAGE, ToolName } from './schemas.ts';
-import { answered, type ControlTool, defineTool, faulty, type ToolCall } from './tool.ts';
+import { answered, type ControlTool, defineTool, faulty, many, type ToolCall } from './tool.ts';
 
 /** The name under which the control plane's own tools stand among upstreams. */
 const OWN = 'svc';
@@ -112,7 +112,7 @@ function searchTool(ports: ControlPorts, tools: () => readonly ControlTool[]): C
         { tools: found, next_cursor: more ? Buffer.from(last.name).toString('base64url') : null },
         found.length === 0
           ? 'No tool that this key may see fits.'
-          : `${candidates.length} tools fit${more ? `; these are the first ${limit}` : ''}: ${shown.map(({ name }) => name).join(', ')}.`,
+          : `${many(candidates.length, 'tool fits', 'tools fit')}${more ? `; these are the first ${limit}` : ''}: ${shown.map(({ name }) => name).join(', ')}.`,
       );
     },
   });

@@ -22,7 +22,7 @@ import {
   PAGE,
   ToolName,
 } from './schemas.ts';
-import { answered, type ControlTool, defineTool, faulty } from './tool.ts';
+import { answered, type ControlTool, defineTool, faulty, many } from './tool.ts';
 import { absent, visibleEffect, wireContext } from './may-use.ts';
 
 const STATES = ['pending_approval', 'executing', 'committed', 'failed', 'unknown', 'rejected', 'denied'] as const;
@@ -110,7 +110,7 @@ function listTool(ports: ControlPorts): ControlTool {
           { effects, next_cursor: page.next },
           effects.length === 0
             ? 'No effect fits.'
-            : `${effects.length} effects${page.next === null ? '' : ', and there are more'}, newest first.`,
+            : `${many(effects.length, 'effect')}${page.next === null ? '' : ', and there are more'}, newest first.`,
         );
       });
     },

@@ -14,6 +14,7 @@ import {
   type ToolAnswer,
   type ToolCall,
   type ToolFaults,
+  many,
 } from './tool.ts';
 import { absent, visibleEffect } from './may-use.ts';
 
@@ -109,7 +110,7 @@ async function explainEffect(ports: ControlPorts, effect: EffectRecord, call: To
       near_misses: near.slice(0, MOST_RULES),
       rules_left_out: rules.length - shown.length,
     },
-    `${describe(effect)} ${rules.filter(({ explained }) => explained.matches).length} rules match${near.length === 0 ? '' : `; one change away: ${near.slice(0, 5).join(', ')}`}.${note}`,
+    `${describe(effect)} ${many(rules.filter(({ explained }) => explained.matches).length, 'rule matches', 'rules match')}${near.length === 0 ? '' : `; one change away: ${near.slice(0, 5).join(', ')}`}.${note}`,
   );
 }
 
@@ -154,7 +155,7 @@ function explainPolicy(ports: ControlPorts, policy: string): ToolAnswer | ToolFa
       near_misses: [],
       rules_left_out: found.length - shown.length,
     },
-    `${policy} has ${found.length} rules in force: ${shown
+    `${policy} has ${many(found.length, 'rule')} in force: ${shown
       .slice(0, 10)
       .map(({ id, effect }) => `${id} (${effect})`)
       .join(', ')}.`,

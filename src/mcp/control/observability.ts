@@ -5,7 +5,7 @@ import { timeToWire } from '../../effects/wire/time.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { ControlPorts } from './ports.ts';
 import { AnyObject, args, Items } from './schemas.ts';
-import { answered, type ControlTool, defineTool, type ToolCall } from './tool.ts';
+import { answered, type ControlTool, defineTool, type ToolCall, many } from './tool.ts';
 
 /** How much is looked at for one summary: the newest. Records may be large, so pages are short. */
 const MOST_EFFECTS = 1_000;
@@ -209,5 +209,5 @@ function sentence(window: string, { all, complete, denials }: Seen): string {
   const [top] = most(denials.values());
   const why = top === undefined ? '' : ` The most frequent refusal: ${top.code} (${top.count}).`;
   const part = complete ? '' : ` These are the newest; the window holds more.`;
-  return `In the last ${window}: ${all.count} effects (${counts.join(', ')}).${why}${part}`;
+  return `In the last ${window}: ${many(all.count, 'effect')} (${counts.join(', ')}).${why}${part}`;
 }

@@ -3,7 +3,7 @@ import { keyState } from '../../identity/key-record.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { ControlPorts, Installation } from './ports.ts';
 import { args } from './schemas.ts';
-import { answered, type ControlTool, defineTool, type ToolCall } from './tool.ts';
+import { answered, type ControlTool, defineTool, many, type ToolCall } from './tool.ts';
 
 /** Effects and requests that are counted one by one; beyond it, `50+`. */
 const MOST_COUNTED = 50;
@@ -230,25 +230,25 @@ async function waitingChecks({ store }: ControlPorts, { workspace }: ToolCall): 
   });
   const { pauses } = await store.pauses(workspace);
   const old = pending.items.filter(({ createdAt }) => store.now() - createdAt > LONG_WAIT_MS).length;
-  const many = (count: number, more: boolean): string => `${count}${more ? '+' : ''}`;
+  const counted = (found: number, next: string | null) => (next === null ? found : (`${found}+` as const));
   return [
     unknown.items.length === 0
       ? ok('unknown_outcomes', 'No outcome is unknown.')
       : {
           id: 'unknown_outcomes',
           status: 'fail',
-          message: `${many(unknown.items.length, unknown.next !== null)} effects have an unknown outcome.`,
+          message: `${many(counted(unknown.items.length, unknown.next), 'effect has', 'effects have')} an unknown outcome.`,
           fix: 'Look at the live state and settle each: `svc effects list --state unknown`, `svc effects resolve`.',
         },
     old === 0
       ? ok(
           'approvals_wait',
-          `${many(pending.items.length, pending.next !== null)} requests wait for approval, none for longer than a day.`,
+          `${many(counted(pending.items.length, pending.next), 'request waits', 'requests wait')} for approval, none for longer than a day.`,
         )
       : {
           id: 'approvals_wait',
           status: 'warn',
-          message: `${old} requests have waited for approval for more than a day.`,
+          message: `${many(old, 'request has', 'requests have')} waited for approval for more than a day.`,
           fix: 'Decide on them: `svc approvals list`. What expires has to be asked again.',
         },
     pauses.length === 0
@@ -256,7 +256,7 @@ async function waitingChecks({ store }: ControlPorts, { workspace }: ToolCall): 
       : {
           id: 'pauses',
           status: 'warn',
-          message: `${pauses.length} pauses are in force.`,
+          message: `${many(pauses.length, 'pause is', 'pauses are')} in force.`,
           fix: 'Lift those whose reason is over: `svc pauses`, `svc resume`.',
         },
   ];

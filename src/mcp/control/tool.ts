@@ -116,6 +116,11 @@ export function answered(structured: JsonObject, text: string): ToolAnswer {
   return { kind: 'answer', structured, text };
 }
 
+/** How many there are, in a sentence: `1 effect`, `3 effects`, `100+ effects`; `1 tool fits`, `3 tools fit`. */
+export function many(count: number | `${number}+`, one: string, more = `${one}s`): string {
+  return `${count} ${count === 1 ? one : more}`;
+}
+
 export function faulty(path: string, message: string): ToolFaults {
   return { kind: 'faults', faults: [{ path, message }] };
 }
