@@ -94,6 +94,7 @@ test('of many events at once some are read in each turn of the event loop, and t
   }
   for await (const _event of serverEvents(pieces(), 1_000)) events += 1;
   isOver = true;
+  look();
   expect(events).toBe(10_000);
   expect(most).toBeLessThan(300);
 });
