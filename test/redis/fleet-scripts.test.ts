@@ -101,7 +101,7 @@ it('after a fail-over an epoch waits for each that was here, and begins at the s
   expect(await begin('one')).toEqual(['begun', '2', '0', '3', '1', '0', '0']);
   expect(await begin('two')).toEqual(['current', '2', '0', '3', '1', '0', '0']);
   expect(await handIn('one', '1', '1', [])).toEqual(['new_epoch', '2']);
-  expect(await handIn('one', '2', '0', [])).toEqual(['taken']);
+  expect(await handIn('one', '2', '0', [], '4', 'a lost step')).toEqual(['taken']);
   expect((await begin('one'))[5]).toBe('0');
   await handIn('one', '2', '1', []);
   expect((await begin('one'))[5]).toBe('1');
@@ -111,6 +111,8 @@ it('after a fail-over an epoch waits for each that was here, and begins at the s
   await loseHistory();
   expect(await begin('two')).toEqual(['begun', '3', '0', '3', '1', '0', '0']);
   expect(await redo('two', '3')).toEqual(['waiting', 'one', 'two']);
+  // And what was handed in is handed in again, by whom it is still waited for.
+  expect(await server.client.exists(key('redo'), key('redox'))).toBe(0);
   for (const gateway of ['one', 'two']) await handIn(gateway, '3', '1', []);
   expect(await redo('two', '3')).toEqual(['open']);
   expect([await meta('open'), await redo('one', '3')]).toEqual(['1', ['open']]);

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
+import { Pool } from 'undici';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { isJsonObject, type Json } from '../../../src/json/value.ts';
 import { createMcpUpstreams } from '../../../src/upstreams/mcp/mcp-upstreams.ts';
@@ -122,11 +123,14 @@ test('a server is looked at when it is configured; a program is not started for 
 });
 
 test('connections to a server that is configured no more are closed', async () => {
-  const { upstreams } = made(settings);
+  const { upstreams, crm } = made(settings);
   await expect.poll(() => asked).toContain('svc-gateway (pins): tools/list');
   expect(await open()).toBeGreaterThan(0);
+  const { through } = crm();
+  if (!(through instanceof Pool)) throw new Error('it is spoken to over connections');
   upstreams.update([], LIMITS);
   expect(upstreams.server('crm')).toBeNull();
+  expect(through.closed).toBe(true);
   await expect.poll(open).toBe(0);
   await upstreams.close();
 });
