@@ -220,13 +220,11 @@ describe('changes that are committed together', () => {
   });
 
   it('are one call up to 256 K characters of texts; a larger one goes alone', async () => {
-    const texts = (characters: number): Partial<Change> => ({
-      puts: [putOf('thing', 'a', 'x'.repeat(characters / 2))],
-      events: [eventOf('x'.repeat(characters / 2))],
-    });
+    const row = (characters: number) => ({ puts: [putOf('thing', 'a', 'x'.repeat(characters))] });
+    const event = (characters: number) => ({ events: [eventOf('x'.repeat(characters))] });
     const moved = (count: number) => ['ok', '1750000000000', '1', '', ...Array.from({ length: count }, () => [''])];
     const { commit, asked, ended, close } = await batches([moved(2), moved(1), moved(1)]);
-    for (const characters of [128 * 1024, 128 * 1024, 600_000, 2]) commit(texts(characters));
+    for (const parts of [row(128 * 1024), row(128 * 1024), event(600_000), row(2)]) commit(parts);
     await expect.poll(() => ended.length).toBe(4);
     expect(asked).toEqual(Array.from({ length: 3 }, () => 'commit shop in 1'));
     await close();
