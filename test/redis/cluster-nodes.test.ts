@@ -125,4 +125,4 @@ it('a server is worked on once its settings are corrected, or once it is a prima
   await primary.ready();
   single.close();
   await server.stop();
-});
+}, 30_000);

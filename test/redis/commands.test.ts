@@ -176,4 +176,4 @@ it('a server that is a replica now is left, and a connection that has come to it
   expect(await connection.command('PING')).toBe('PONG');
   connection.close();
   await other.stop();
-});
+}, 20_000);

@@ -59,7 +59,7 @@ it('a store that cannot be opened leaves nothing open: neither connections nor i
   await server.client.hdel('svc:{_}:gw', 'gw-9');
   const store = await open(server, name);
   expect(store.health()).toMatchObject({ ready: true, problem: null });
-});
+}, 30_000);
 
 it('a look at a workspace that is not there makes none, and a clock that is trusted is not accepted', async () => {
   const store = await open(server);

@@ -245,7 +245,7 @@ test('a connection carries the next call where its server ends the stream behind
   await once(await called(), 'close');
   server.off('connection', count);
   await upstream.through.destroy();
-});
+}, 20_000);
 
 test('an event that is too long ends its stream: the server sees that nobody reads on', async () => {
   const upstream = reached();
@@ -267,7 +267,7 @@ test('an event that is too long ends its stream: the server sees that nobody rea
   expect(await sendCall(upstream, dispatch, call)).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
   await closed;
   await upstream.through.destroy();
-});
+}, 20_000);
 
 test('of a long answer the beginning is kept, within what may be kept of it; of a long reason, what fits in one line', async () => {
   answer = answers({ result: { content: [{ type: 'text', text: '€'.repeat(2_000) }] } });

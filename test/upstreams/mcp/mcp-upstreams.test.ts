@@ -145,4 +145,4 @@ test('at the end what still runs is broken off, and nobody knows what became of 
   expect(await sent).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
   await expect.poll(open).toBe(0);
   expect(upstreams.send(makeDispatch({ tool }))).toBeNull();
-});
+}, 20_000);

@@ -98,7 +98,7 @@ test('an answer that is too long is not read to its end, and its connection is c
     '10000 bytes',
   );
   await closed;
-});
+}, 20_000);
 
 test('events are changed one by one, without the length that a server gave for all; who leaves closes the connection', async () => {
   const events = `: on\n\ndata: ${ANSWER}\n\n`;
@@ -119,7 +119,7 @@ test('events are changed one by one, without the length that a server gave for a
     standing.body.destroy();
     await closed;
   }
-});
+}, 20_000);
 
 test('headers about the connection itself end at the gateway, also those that it names', async () => {
   const hop = { connection: 'keep-alive, x-hop', 'x-hop': '1', 'x-own': '2', 'set-cookie': 'a=b' };

@@ -51,7 +51,7 @@ test('what a server asks or tells beside is not its answer, also under the same 
   };
   expect(await ask()).toEqual({ status: 200, session: null, result: { n: 1 }, error: null });
   await closed;
-});
+}, 20_000);
 
 test('a result with another status than 200 is none, and of an error 500 characters are told', async () => {
   const body = { jsonrpc: '2.0', id: 1, result: { n: 1 }, error: { code: -1, message: 'x'.repeat(600) } };
@@ -80,7 +80,7 @@ test('the end of a session is told also where the time for all that was asked in
   answer = (response) => void response.writeHead(200).end();
   await requests(AbortSignal.abort()).end({ 'mcp-session-id': 's1' });
   await expect.poll(() => asked).toMatchObject([{ method: 'DELETE', headers: { 'mcp-session-id': 's1' } }]);
-});
+}, 20_000);
 
 test.each([
   [401, 'it wants a key, or another one'],

@@ -191,12 +191,16 @@ test.each([
   [302, 'refused 302'],
   [400, 'refused 400'],
   [503, 'refused 503'],
-])('a message that the server answers with %i is %s', async (status, expected) => {
-  const { heard, send, close } = await answering(status);
-  send(Buffer.from('{}'));
-  await expect.poll(() => heard).toEqual([expected]);
-  await close();
-});
+])(
+  'a message that the server answers with %i is %s',
+  async (status, expected) => {
+    const { heard, send, close } = await answering(status);
+    send(Buffer.from('{}'));
+    await expect.poll(() => heard).toEqual([expected]);
+    await close();
+  },
+  20_000,
+);
 
 test('a message has the headers of its session and its own, and nothing about the session with the gateway', async () => {
   const { posted, send, close } = await answering(202, { 'x-key': 'secret', 'mcp-session-id': 'of the gateway' });
