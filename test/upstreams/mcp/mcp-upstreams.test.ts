@@ -21,7 +21,7 @@ beforeEach(async () => {
     void (async () => {
       const body = request.method === 'POST' ? ((await json(request)) as Json) : {};
       const { method = '', id = null } = isJsonObject(body) ? body : {};
-      asked.push(`${request.headers['user-agent'] ?? ''}: ${String(method)}`);
+      asked.push(`${request.headers['user-agent'] ?? ''}: ${typeof method === 'string' ? method : ''}`);
       // It never answers a call.
       if (method === 'tools/call') return;
       const result = method === 'tools/list' ? { tools: [] } : { protocolVersion: '2025-06-18', capabilities: {} };
