@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
-import { openCluster } from '../../src/stores/redis/topology.ts';
+import { openCluster, openSinglePrimary } from '../../src/stores/redis/topology.ts';
 import { type RedisServer, routeTo, startRedis, until } from './servers.ts';
 
 /** A cluster as a gateway sees it. */
@@ -77,3 +77,52 @@ it('a node that has no slots any more is left', async () => {
   cluster.close();
   await Promise.all([old.stop(), next.stop()]);
 });
+
+it('where a server names no host it is its own; what says nothing of a place is an error, as it came', async () => {
+  const server = await startRedis(['--cluster-enabled', 'yes'], true);
+  await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+  const cluster = clusterAt(server.port);
+  await cluster.ready();
+  const nameless = new StoreUnavailable('Redis: MOVED 903', { cause: new Error(`MOVED 903 :${server.port}`) });
+  await cluster.follow('demo', nameless);
+  expect(cluster.primaries()).toHaveLength(1);
+  const unreadable = new StoreUnavailable('Redis: MOVED 903');
+  await expect(cluster.follow('demo', unreadable)).rejects.toBe(unreadable);
+  // Whatever goes wrong, it is not asked over and over.
+  await server.client.config('RESETSTAT');
+  for (let time = 0; time < 20; time += 1) await cluster.relocate();
+  const stats = await server.client.info('commandstats');
+  expect(Number(/^cmdstat_cluster\|slots:calls=(\d+)/m.exec(stats)?.[1] ?? 0)).toBeLessThan(3);
+  cluster.close();
+  await server.stop();
+});
+
+it('a server is worked on once its settings are corrected, or once it is a primary, and not before', async () => {
+  const server = await startRedis(['--maxmemory-policy', 'allkeys-lru']);
+  const single = openSinglePrimary(
+    { kind: 'address', address: { host: '127.0.0.1', port: server.port } },
+    {
+      access: { username: null, password: null, database: 0, tls: false },
+      durability: 'fsync',
+      allowWeakDurability: false,
+      gatewayId: 'one',
+      clock: () => '',
+      atFirstStart: () => false,
+    },
+  );
+  const primary = single.primaryOf('demo');
+  await expect(single.ready()).rejects.toThrow('noeviction');
+  expect(() => primary.connection()).toThrow('noeviction');
+  await server.client.config('SET', 'maxmemory-policy', 'noeviction');
+  await until(() => primary.fault() === null);
+  expect(await primary.connection().command('PING')).toBe('PONG');
+  await server.client.call('REPLICAOF', '127.0.0.1', '1');
+  primary.connection().reset();
+  await until(() => primary.fault()?.includes('is a slave, not a primary') === true);
+  expect(() => primary.connection()).toThrow(StoreUnavailable);
+  await server.client.call('REPLICAOF', 'NO', 'ONE');
+  await until(() => primary.fault() === null);
+  await primary.ready();
+  single.close();
+  await server.stop();
+}, 30_000);

@@ -1,5 +1,7 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
-import { openConnection } from '../../src/stores/redis/connection.ts';
+import { openConnection, type RedisAccess } from '../../src/stores/redis/connection.ts';
 import { script } from '../../src/stores/redis/scripts.ts';
 import { packedChanges } from '../../src/stores/redis/rows/words.ts';
 import { openRedisRows, type RedisRows } from '../../src/stores/redis/rows/open.ts';
@@ -95,10 +97,10 @@ it('scripts that the server has lost are sent again: nothing had run', async () 
   expect(rows[0]?.row?.text).toBe('text 1');
 });
 
-const connectionTo = (port: number) =>
+const connectionTo = (port: number, access: Partial<RedisAccess> = {}) =>
   openConnection(
     { kind: 'address', address: { host: '127.0.0.1', port } },
-    { username: null, password: null, database: 0, tls: false },
+    { username: null, password: null, database: 0, tls: false, ...access },
     { name: 'test' },
   );
 
@@ -125,5 +127,53 @@ it('who waits for a connection that is closed, or was, learns it at once', async
 it('why a server cannot be reached is told without its address', async () => {
   const connection = connectionTo(await freePort());
   await expect(connection.ready()).rejects.toThrow(/^Redis cannot be reached: connect ECONNREFUSED$/);
+  await expect(connection.command('PING')).rejects.toThrow(/writeable.*\(connect ECONNREFUSED\)$/);
+  // However long it is away, it is tried again so soon.
+  expect(connection.client.options.retryStrategy?.(1_000)).toBe(250);
   connection.close();
 });
+
+it('a connection has the name, the user and the database that it is to have', async () => {
+  await server.client.call('ACL', 'SETUSER', 'ada', 'on', '>secret', '~*', '+@all');
+  const connection = connectionTo(server.port, { username: 'ada', password: 'secret', database: 3 });
+  await connection.ready();
+  expect(await connection.command('CLIENT', 'INFO')).toMatch(/ name=test .* db=3 .* user=ada /);
+  connection.close();
+});
+
+it('a connection that is to be encrypted sends nothing in clear text', async () => {
+  const heard = new Promise<Buffer>((resolve) => {
+    const listener = createServer((socket) => {
+      socket.once('data', (bytes) => {
+        resolve(bytes);
+        socket.destroy();
+        listener.close();
+      });
+    });
+    listener.listen(0, '127.0.0.1', () => {
+      const address = listener.address();
+      if (address === null || typeof address === 'string') return;
+      const connection = connectionTo(address.port, { password: 'secret', tls: true });
+      void heard.then(() => connection.close());
+    });
+  });
+  // A record of the handshake (RFC 8446, 5.1).
+  expect((await heard)[0]).toBe(22);
+});
+
+it('a server that is a replica now is left, and a connection that has come to its end is opened again', async () => {
+  const other = await startRedis();
+  const connection = connectionTo(other.port);
+  await connection.ready();
+  await other.client.call('REPLICAOF', '127.0.0.1', '1');
+  const left = once(connection.client, 'close');
+  await expect(connection.command('SET', 'a', '1')).rejects.toThrow('READONLY');
+  await left;
+  await connection.ready();
+  connection.client.disconnect();
+  await once(connection.client, 'end');
+  await connection.ready();
+  expect(await connection.command('PING')).toBe('PONG');
+  connection.close();
+  await other.stop();
+}, 20_000);

@@ -140,3 +140,31 @@ it('a server whose clock is more than a week ahead is not believed, until it is 
   time.isStale('w', START, START);
   expect(time.problem()).toBeNull();
 });
+
+it('a server that is not believed from the start has the known time, and what is told of it does not change', () => {
+  clockOf();
+  const time = createStoreTime(undefined, WEEK);
+  time.disbelieve('w', START, START + 2 * WEEK);
+  expect([time.now(), time.argument()]).toEqual([START, `?${START}/${WEEK}`]);
+  const problem = time.problem();
+  time.disbelieve('w', START + 1_000, START + 2 * WEEK + 1_000);
+  expect([time.problem(), time.now()]).toEqual([problem, START + 1_000]);
+});
+
+it('sleep is noticed at once where the wall clock shows it, else with the next look at the uptime', () => {
+  const time = timeOfRedis();
+  expect(time.now()).toBe(START);
+  pass(50, ['process', 'wall', 'up']);
+  pass(HOUR, ['wall', 'up']);
+  expect(time.now()).toBe(START + 50 + HOUR);
+  // A wall clock that does not show it: somebody has set it back meanwhile.
+  pass(HOUR, ['up']);
+  pass(99, ['process', 'wall', 'up']);
+  expect(time.now()).toBe(START + 149 + HOUR);
+  pass(1, ['process', 'wall', 'up']);
+  expect(time.now()).toBe(START + 150 + 2 * HOUR);
+  // What is less than the clocks' resolution is none.
+  pass(400, ['up']);
+  pass(100, ['process', 'wall', 'up']);
+  expect(time.now()).toBe(START + 250 + 2 * HOUR);
+});

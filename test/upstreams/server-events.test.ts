@@ -63,11 +63,38 @@ test('what is no UTF-8 is read as clients read it', async () => {
     Buffer.concat([Buffer.from('\ufeffdata:"'), Buffer.from([0xff]), Buffer.from('"\n\n')]),
     3,
   );
-  expect(event?.data?.toString()).toBe('"\ufffd"');
+  expect(event?.data).toEqual(Buffer.from('"\ufffd"'));
 });
 
 test('an event that is too long is not read to its end', async () => {
   await expect(read(Buffer.from(`data: ${'x'.repeat(100)}\n\n`), 10, 50)).rejects.toThrow(TooLong);
   const one = 'data: 12345\n\n';
   expect(await read(Buffer.from(one.repeat(50)), 10, one.length)).toHaveLength(50);
+});
+
+test('an id with a NUL, a time that is no number and an empty name say nothing, as the standard has it', async () => {
+  const lines = ['id: 7', 'id: a\0b', 'retry: 250', 'retry: 12x', 'retry: 1234567890', 'event: x', 'event:', 'data: 1'];
+  const [event] = await read(Buffer.from(`${lines.join('\n')}\n\n`), 1_000);
+  expect(event).toMatchObject({ id: '7', retryMs: 250, name: null });
+});
+
+test('of many events at once some are read in each turn of the event loop, and the rest waits', async () => {
+  let events = 0;
+  let before = 0;
+  let most = 0;
+  let isOver = false;
+  const look = (): void => {
+    most = Math.max(most, events - before);
+    before = events;
+    if (!isOver) setImmediate(look);
+  };
+  setImmediate(look);
+  async function* pieces(): AsyncGenerator<Buffer> {
+    yield Buffer.from('data: 1\n\n'.repeat(10_000));
+  }
+  for await (const _event of serverEvents(pieces(), 1_000)) events += 1;
+  isOver = true;
+  look();
+  expect(events).toBe(10_000);
+  expect(most).toBeLessThan(300);
 });

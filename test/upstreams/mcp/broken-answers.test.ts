@@ -5,6 +5,7 @@ import { json } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Client } from 'undici';
 import type { McpCall } from '../../../src/effects/model/tool.ts';
+import type { MessageListener } from '../../../src/effects/upstream.ts';
 import type { JsonObject } from '../../../src/json/value.ts';
 import { AgentSessions, sendCall } from '../../../src/upstreams/mcp/mcp-upstream.ts';
 import { OwnSession } from '../../../src/upstreams/mcp/own-session.ts';
@@ -46,7 +47,12 @@ function reached() {
 }
 
 /** What becomes of a call that the server answers so. */
-async function sent(kind: 'read' | 'write' = 'write', more: Partial<McpCall> = {}, rest: JsonObject = {}) {
+async function sent(
+  kind: 'read' | 'write' = 'write',
+  more: Partial<McpCall> = {},
+  rest: JsonObject = {},
+  heard: Partial<MessageListener> = {},
+) {
   const upstream = reached();
   const proxied = {
     kind: 'message',
@@ -55,7 +61,13 @@ async function sent(kind: 'read' | 'write' = 'write', more: Partial<McpCall> = {
     headers: {},
     sessionOf: null,
     signal: new AbortController().signal,
-    hears: { began: () => undefined, passed: () => undefined, ended: () => undefined, refused: () => undefined },
+    hears: {
+      began: () => undefined,
+      passed: () => undefined,
+      ended: () => undefined,
+      refused: () => undefined,
+      ...heard,
+    },
   } as const;
   const dispatch = makeDispatch({ tool: makeTool({ kind, timeoutMs: 300 }), proxied });
   try {
@@ -155,3 +167,114 @@ test.each([
     await upstream.through.destroy();
   },
 );
+
+const SAID = 'data: {"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n\n';
+
+/** A server that ends the stream of a call behind one event, and what it is then asked with for the rest. */
+function pausing(event: string, then: (response: ServerResponse) => void): IncomingMessage['headers'][] {
+  const asked: IncomingMessage['headers'][] = [];
+  answer = (response, request) => {
+    if (request.method === 'POST') return void response.writeHead(200, STREAM).end(event);
+    asked.push(request.headers);
+    then(response);
+  };
+  return asked;
+}
+
+test('a stream that the server ends before it has answered is taken up where it ended, and begins once for its caller', async () => {
+  const asked = pausing('id: e1\nretry: 100\ndata:\n\n', (response) => response.writeHead(200, STREAM).end(SAID));
+  let begun = 0;
+  expect((await sent('write', {}, {}, { began: () => (begun += 1) })).kind).toBe('committed');
+  expect(asked).toMatchObject([{ accept: 'text/event-stream', 'last-event-id': 'e1' }]);
+  expect(asked[0]?.['content-type']).toBeUndefined();
+  expect(begun).toBe(1);
+});
+
+test.each([401, 404, 405])(
+  'that the rest of an answer is refused with %i does not say that nothing was done',
+  async (status) => {
+    pausing('id: e1\nretry: 100\ndata:\n\n', answers({ error: { code: -32_600, message: 'no' } }, status));
+    expect(await sent()).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
+  },
+);
+
+test('a stream is taken up again when its server says, and not over and over without a pause', async () => {
+  const ends = (response: ServerResponse): void =>
+    void response.writeHead(200, STREAM).end('id: e2\nretry: 0\ndata:\n\n');
+  const often = pausing('id: e1\nretry: 0\ndata:\n\n', ends);
+  expect(await sent()).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
+  // 300 ms of time, and 100 ms between two at least.
+  expect(often.length).toBeGreaterThan(0);
+  expect(often.length).toBeLessThan(4);
+  const late = pausing('id: e1\nretry: 60000\ndata:\n\n', ends);
+  expect(await sent()).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
+  expect(late).toEqual([]);
+});
+
+test('a connection carries the next call where its server ends the stream behind the answer; a stream left open is closed', async () => {
+  let connections = 0;
+  const count = (): void => void (connections += 1);
+  server.on('connection', count);
+  const upstream = reached();
+  const dispatch = makeDispatch({ tool: makeTool({ kind: 'write', timeoutMs: 3_000 }), proxied: null });
+  let stream: ServerResponse | null = null;
+  answer = (response, request) => {
+    void json(request).then((body) => {
+      const { id, method } = body as JsonObject;
+      const result = method === 'initialize' ? { protocolVersion: '2025-11-25', capabilities: {} } : { content: [] };
+      if (id === undefined) return response.writeHead(202).end();
+      response.writeHead(200, STREAM).write(`data: ${JSON.stringify({ jsonrpc: '2.0', id, result })}\n\n`);
+      if (method === 'initialize') return response.end();
+      stream = response;
+      return undefined;
+    });
+  };
+  const called = async (): Promise<ServerResponse> => {
+    expect((await sendCall(upstream, dispatch, call)).kind).toBe('committed');
+    if (stream === null) throw new Error('it was not called');
+    return stream;
+  };
+  (await called()).end();
+  const before = connections;
+  for (const _ of [1, 2, 3]) {
+    await expect.poll(() => upstream.through.stats.running).toBe(0);
+    (await called()).end();
+  }
+  expect(connections).toBe(before);
+  await expect.poll(() => upstream.through.stats.running).toBe(0);
+  await once(await called(), 'close');
+  server.off('connection', count);
+  await upstream.through.destroy();
+}, 20_000);
+
+test('an event that is too long ends its stream: the server sees that nobody reads on', async () => {
+  const upstream = reached();
+  let closed: Promise<unknown> = Promise.resolve();
+  answer = (response) => {
+    closed = once(response, 'close');
+    response.writeHead(200, STREAM).write(`data: ${'x'.repeat(20_000)}`);
+  };
+  const proxied = {
+    kind: 'message',
+    id: 1,
+    rest: {},
+    headers: {},
+    sessionOf: null,
+    signal: new AbortController().signal,
+    hears: { began: () => undefined, passed: () => undefined, ended: () => undefined, refused: () => undefined },
+  } as const;
+  const dispatch = makeDispatch({ tool: makeTool({ kind: 'write', timeoutMs: 60_000 }), proxied });
+  expect(await sendCall(upstream, dispatch, call)).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
+  await closed;
+  await upstream.through.destroy();
+}, 20_000);
+
+test('of a long answer the beginning is kept, within what may be kept of it; of a long reason, what fits in one line', async () => {
+  answer = answers({ result: { content: [{ type: 'text', text: '€'.repeat(2_000) }] } });
+  const { result } = (await sent()) as { readonly result: { readonly body: { readonly value: string } } };
+  expect(result).toMatchObject({ truncated: true, body: { kind: 'text' } });
+  expect(Buffer.byteLength(result.body.value)).toBeLessThanOrEqual(1_000);
+  expect(result.body.value.length).toBeGreaterThan(300);
+  answer = answers({ error: { code: -1, message: 'x'.repeat(5_000) } });
+  expect((await sent()).evidence.message.length).toBeLessThan(600);
+});

@@ -230,3 +230,44 @@ test('a look of the gateway itself takes no place of an agent, and needs none', 
   expect(await begin('cat')).toBe('503');
   await server.close();
 });
+
+test('a client that leaves while it does not read holds up nobody', async () => {
+  const { server, session, say, isPaused, call } = await begun();
+  const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { _meta: { progressToken: 'p' } } };
+  const paused = ask(server, 'POST', message, { session, pause: true });
+  const other = call(2);
+  say({ method: 'notifications/progress', params: { progressToken: 'p', progress: 1 } });
+  await paused.head;
+  expect(isPaused()).toBe(true);
+  paused.controller?.abort(new Error('it has left'));
+  await expect(paused.end).rejects.toThrow('it has left');
+  expect(isPaused()).toBe(false);
+  // So does the stream of the session.
+  const listening = ask(server, 'GET', null, { session, pause: true });
+  await listening.head;
+  expect(isPaused()).toBe(true);
+  listening.controller?.resume();
+  expect(isPaused()).toBe(false);
+  say({ id: 2, result: {} });
+  await other.end;
+  await server.close();
+});
+
+test('a session that is held back, or that the server refuses, is none; its stream ends with it', async () => {
+  const { server, session, over } = await begun();
+  const gate = (): void => {
+    throw new Error('paused');
+  };
+  const listening = ask(server, 'GET', null, { session });
+  await listening.head;
+  over('it ended');
+  await listening.end;
+  expect(server.report()).toEqual({ running: 0, failures: 0, lastEnd: 'it ended' });
+  const held = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} }, { gate });
+  await expect(held.end).rejects.toThrow('paused');
+  expect(server.report().running).toBe(0);
+  await server.close();
+  const after = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} });
+  await after.end;
+  expect([after.status, after.text]).toEqual([503, expect.stringContaining('the gateway is ending')]);
+});

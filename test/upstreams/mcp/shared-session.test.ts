@@ -1,8 +1,9 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import type { McpCall } from '../../../src/effects/model/tool.ts';
 import type { ProxiedMessage } from '../../../src/effects/upstream.ts';
 import type { JsonObject } from '../../../src/json/value.ts';
-import { inSharedSession } from '../../../src/upstreams/mcp/shared-session.ts';
+import { inSharedSession, ownCall } from '../../../src/upstreams/mcp/shared-session.ts';
 
 /** A call of a client in a session that others use, too, and what becomes of what the server says. */
 function shared(rest: JsonObject, own: JsonObject = {}) {
@@ -106,4 +107,28 @@ test('a server that asks faster than it hears is not answered more than so often
   await setImmediate();
   asks();
   expect(answers).toHaveLength(32);
+});
+
+test('a call without a session says in its headers what it calls and what its tool declares, in the form of headers', () => {
+  const headers = { 'mcp-protocol-version': '2026-07-28' };
+  const pinned = {
+    inputSchema: { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } },
+  };
+  const call: McpCall = { kind: 'mcp', name: 'zahlé', pinned, isError: 'unknown', onClientClose: 'finish' };
+  const params = { region: 'Île' };
+  expect(ownCall({ id: 7, begun: { kind: 'stateless', headers, meta: { who: 'the gateway' } } }, call, params)).toEqual(
+    {
+      id: 7,
+      rest: { _meta: { who: 'the gateway' } },
+      headers: {
+        ...headers,
+        'mcp-method': 'tools/call',
+        'mcp-name': `=?base64?${Buffer.from('zahlé').toString('base64')}?=`,
+        'mcp-param-region': `=?base64?${Buffer.from('Île').toString('base64')}?=`,
+      },
+    },
+  );
+  const session = { 'mcp-session-id': 's1' };
+  const own = ownCall({ id: 8, begun: { kind: 'session', headers: session, isNamed: true } }, call, params);
+  expect(own).toEqual({ id: 8, rest: {}, headers: session });
 });

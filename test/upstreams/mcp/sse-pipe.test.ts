@@ -1,9 +1,10 @@
 import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { Pool } from 'undici';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import type { PipeHeaders } from '../../../src/upstreams/mcp/pipe/pipe.ts';
 import { SsePipe } from '../../../src/upstreams/mcp/sse/sse-pipe.ts';
 
 test('nothing of the server comes after the end, also what had come while the pipe was paused', async () => {
@@ -148,4 +149,93 @@ test('what the server says under another name is no message, and what is not UTF
   await through.destroy();
   server.closeAllConnections();
   server.close();
+});
+
+/** A server of which each message is answered with a status, and what became of messages to it. */
+async function answering(status: number, headers: PipeHeaders = {}) {
+  const posted: IncomingHttpHeaders[] = [];
+  const server = createServer((request, response) => {
+    if (request.method === 'POST') {
+      posted.push(request.headers);
+      response.writeHead(status).end();
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('event: endpoint\ndata: /messages\n\n');
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const through = new Pool(url);
+  const heard: string[] = [];
+  const address = { url, path: '/', through, messageBytes: 1_000, now: () => performance.now() };
+  const pipe = new SsePipe(address, headers, { line: () => undefined, over: (why) => void heard.push(why) });
+  const send = (message: Buffer, more: PipeHeaders = {}): void =>
+    pipe.send(message, more, {
+      start: () => true,
+      taken: () => void heard.push('taken'),
+      refused: (refused) => void heard.push(`refused ${refused}`),
+      lost: (error) => void heard.push(`lost: ${error.message}`),
+    });
+  const close = async (): Promise<void> => {
+    pipe.kill('the end');
+    await through.destroy();
+    server.closeAllConnections();
+    server.close();
+  };
+  return { posted, heard, pipe, send, close };
+}
+
+test.each([
+  [200, 'taken'],
+  [202, 'taken'],
+  [302, 'refused 302'],
+  [400, 'refused 400'],
+  [503, 'refused 503'],
+])(
+  'a message that the server answers with %i is %s',
+  async (status, expected) => {
+    const { heard, send, close } = await answering(status);
+    send(Buffer.from('{}'));
+    await expect.poll(() => heard).toEqual([expected]);
+    await close();
+  },
+  20_000,
+);
+
+test('a message has the headers of its session and its own, and nothing about the session with the gateway', async () => {
+  const { posted, send, close } = await answering(202, { 'x-key': 'secret', 'mcp-session-id': 'of the gateway' });
+  send(Buffer.from('{}'), { 'x-own': '1', 'mcp-session-id': 'of the gateway', 'last-event-id': '7', accept: 'a/b' });
+  await expect
+    .poll(() => posted)
+    .toMatchObject([{ 'x-key': 'secret', 'x-own': '1', 'content-type': 'application/json' }]);
+  for (const name of ['mcp-session-id', 'last-event-id', 'accept']) expect(posted[0]).not.toHaveProperty(name);
+  await close();
+});
+
+test('a message that is too long is not sent, nor is one after the end; what waited then is lost, which is told once', async () => {
+  const { posted, heard, pipe, send, close } = await answering(202);
+  send(Buffer.alloc(1_001));
+  // Nobody knows yet where it goes.
+  send(Buffer.alloc(1_000));
+  expect(heard).toEqual(['refused 503']);
+  pipe.kill('the end');
+  pipe.kill('again');
+  send(Buffer.from('{}'));
+  expect(heard).toEqual(['refused 503', 'lost: the end', 'the end', 'refused 503']);
+  expect(posted).toEqual([]);
+  await close();
+});
+
+test('a server that does not say within ten seconds where messages go is left', () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const heard: string[] = [];
+  const address = { url: 'http://127.0.0.1:1', path: '/', messageBytes: 1_000, now: () => 0 };
+  const events = { line: () => undefined, over: (why: string) => void heard.push(why) };
+  const pipe = new SsePipe({ ...address, through: { dispatch: () => true } }, {}, events);
+  vi.advanceTimersByTime(9_999);
+  expect(heard).toEqual([]);
+  vi.advanceTimersByTime(1);
+  expect(heard).toEqual(['it did not say within 10000 ms where messages go']);
+  pipe.kill('the end');
+  vi.useRealTimers();
 });
