@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { BrainNotReady } from '../../src/brain/port.ts';
 import type { EffectRecord, Life } from '../../src/effects/model/effect.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
@@ -277,6 +278,33 @@ describe('a summary', () => {
     const short = summaryOf(effects, 1);
     expect(await short.ask()).toMatchObject({ counted: 20, complete: false });
     expect(await summaryOf(effects.slice(0, 1_000)).ask()).toMatchObject({ counted: 1_000, complete: true });
+  });
+});
+
+describe('the company brain', () => {
+  const NOTHING = { entities: [], joined: [], sources: [], truncated: false };
+  const asked = (query: ControlPorts['brain']['query'], types: readonly string[]) => {
+    const brain = { query, types: () => types };
+    const inLine: ControlPorts['inLine'] = (_key, make) => make();
+    const [tool] = brainTools({ ...PORTS, brain, store: STORE, inLine, installation: notAsked, policies: notAsked });
+    return tool?.run({ query: 'acme', entity_type: 'customer' }, CALL);
+  };
+
+  test('that has nothing says so, and what there is where nobody has such entities', async () => {
+    const nothing = async () => NOTHING;
+    for (const types of [[], ['customer']])
+      expect(await asked(nothing, types)).toMatchObject({ kind: 'answer', text: 'No customer fits.' });
+    const types = Array.from({ length: 21 }, (_, n) => `type${n}`);
+    expect(await asked(nothing, types)).toMatchObject({
+      faults: [{ path: '/entity_type', message: expect.stringMatching(/there are: type0, .*, type19$/) as unknown }],
+    });
+  });
+
+  test('that is still being read can be asked again', async () => {
+    const reading = async (): Promise<never> => {
+      throw new BrainNotReady('The entities are being read.');
+    };
+    await expect(asked(reading, [])).rejects.toMatchObject({ problem: { code: 'not_ready' } });
   });
 });
 
