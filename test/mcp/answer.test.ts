@@ -65,6 +65,10 @@ test('the line of a refusal has what a model plans anew with: what differs, and 
   expect(said({ ...CALL, budgets, decision: 'denied_budget', mismatches: [] }).line).toMatchObject({
     budgets: [{ budget: 's/day', remaining: 20 }],
   });
+  // What others spend is not an agent's to know.
+  const shared = [{ row, sharing: 'shared', warnAt: 80 }] as const;
+  const { line } = said({ ...CALL, budgets: shared, decision: 'denied_budget', mismatches: [] });
+  expect(JSON.stringify(line)).toMatch(/"budget":"s\/day"(?!.*remaining)/);
   expect(said({ ...CALL, budgets, decision: 'denied_claim', mismatches: [] }).line).not.toHaveProperty('budgets');
 });
 
@@ -175,7 +179,14 @@ test('a call that waits is a task for who takes tasks, as often as it is made, a
     expect(result['_meta']).toMatchObject({ 'dev.svc-gateway/decision': { decision: 'pending_approval' } });
   }
   const url = { isStateless: true, waits: { kind: 'url' } } as const;
-  expect(read(WAITING, null, url).result).toMatchObject({ resultType: 'input_required' });
+  expect(read(WAITING, null, url).result).toMatchObject({
+    resultType: 'input_required',
+    inputRequests: {
+      'svc-gateway/approval': {
+        params: { message: expect.stringMatching(/^notes\.add waits for a person/) as unknown },
+      },
+    },
+  });
   expect(read({ ...WAITING, repeat: true }, null, url)).toMatchObject({
     result: { resultType: 'complete' },
     isError: true,
@@ -245,4 +256,9 @@ test('only in the revision without sessions a result says that it is complete', 
   expect(read(denied).result).not.toHaveProperty('resultType');
   for (const outcome of [denied, DONE, { ...DONE, result: keptMessage({ content: [] }) }])
     expect(read(outcome, null, { isStateless: true }).result['resultType']).toBe('complete');
+});
+
+test('a key that belongs to another action is told in a sentence', () => {
+  const { texts, isError } = read({ ...CALL, decision: 'idempotency_conflict' });
+  expect([texts[0], isError]).toEqual(['Not done: It ran before.', true]);
 });

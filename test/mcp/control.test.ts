@@ -9,6 +9,8 @@ const POLICY = `  - { id: masks, effect: constrain, match: { tools: [payments.re
   - { id: few-notes, effect: constrain, match: { tools: [notes.add] }, obligations: [ { rate_limit: { by: [agent.id], limit: 1000, per: day, or_ask: { approvers: { users: [maria] } } } } ] }
   - { id: tried, effect: deny, mode: shadow, match: { tools: [notes.add] }, reason: "Tried" }
   - { id: over, effect: deny, match: { tools: [notes.add] }, until: "2020-01-01T00:00:00Z", reason: "Over" }
+  - { id: from-here, effect: constrain, match: { tools: [payments.charge] }, when: { request.ip: "127.0.0.1", key.user: olga }, on_unknown: skip, obligations: [ { rate_limit: { by: [agent.id], limit: 1000, per: day } } ] }
+  - { id: all-charges, effect: constrain, match: { tools: [payments.charge] }, obligations: [ { budget: { use: charges, amount: 1 } } ] }
   - { id: no-vip, effect: deny, match: { tools: [payments.refund], targets: ["payment:vip_*"] }, reason: "Not theirs" }
 `;
 
@@ -99,12 +101,15 @@ describe('the endpoint', () => {
   it('answers a GET with what it is, and one that asks for a stream with 405', async () => {
     const key = { 'x-api-key': world.keys.readonly };
     const plain = await get(key);
-    expect(plain.status).toBe(200);
+    expect([plain.status, plain.headers.get('cache-control')]).toEqual([200, 'no-store']);
     expect(await plain.json()).toMatchObject({
       name: 'svc-gateway',
       protocol_versions: ['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'],
       tools: { url: `${world.url}/v1/mcp` },
+      key_profiles_url: `${world.url}/v1/mcp/key-profiles`,
       auth: { header: 'X-API-Key', also: ['Authorization: Bearer'] },
+      instructions: expect.stringContaining('svc.preflight.check') as unknown,
+      docs_url: `${world.url}/docs`,
     });
     expect((await get({ ...key, accept: 'application/json' })).status).toBe(200);
     for (const accept of ['text/event-stream', 'application/json, text/event-stream']) {
@@ -173,6 +178,9 @@ describe('the endpoint', () => {
     const name = 'svc.governance.readiness';
     const called = await stateless('tools/call', { name, arguments: {} }, { 'mcp-name': name });
     expect(called.body.result).toMatchObject({ resultType: 'complete', structuredContent: { ready: true } });
+    // Another server on the way may have gone by the header.
+    const mismatched = await stateless('tools/list', {}, { 'mcp-method': 'ping' });
+    expect(mismatched).toMatchObject({ status: 400, body: { id: 1, error: { code: -32_020 } } });
     for (const method of ['ping', 'initialize', 'logging/setLevel', 'resources/list', 'nothing/like/this']) {
       const { status, body } = await stateless(method);
       expect([status, body.error.code, body.id]).toEqual([404, -32_601, 1]);
@@ -319,14 +327,17 @@ describe('tools', () => {
     expect(body.result.tools.length).toBe(ALL.length + 1);
     for (const tool of body.result.tools) {
       expect(tool.annotations, tool.name).toMatchObject({
+        title: tool.title,
         readOnlyHint: tool.name !== PROBE,
         destructiveHint: false,
+        idempotentHint: true,
         // The probe alone asks an upstream.
         openWorldHint: tool.name === PROBE,
       });
       expect(tool.inputSchema, tool.name).toMatchObject({ type: 'object', additionalProperties: false });
       expect(tool.outputSchema, tool.name).toMatchObject({ type: 'object' });
       expect(tool.description.length, tool.name).toBeGreaterThan(40);
+      expect(tool.title, tool.name).toMatch(/^[A-Z]/);
     }
   });
 
@@ -434,7 +445,8 @@ describe('tools', () => {
         { tool: 'payments.refund', idempotency_key: 'k'.repeat(256) },
         '/idempotency_key must match',
       ],
-      ['svc.observability.summary', { window: '2y' }, '/window must be one of'],
+      ['svc.executions.list', { until: '2026-02-31T00:00:00Z' }, '/until is no time'],
+      ['svc.observability.summary', { window: '2y' }, '/window must be one of ["15m",'],
       ['svc.receipts.verify', { receipt: 'x'.repeat(70_000) }, '/receipt'],
       ['svc.receipts.verify', { receipt: { jws: 'x'.repeat(70_000) } }, '65536'],
     ] as const) {
@@ -443,6 +455,16 @@ describe('tools', () => {
       expect(called.text).toContain(message);
       expect(called.body['result']).not.toHaveProperty('structuredContent');
     }
+    // All of them for programs, in the problem, where no name is longer than a hundred characters.
+    const args = { agent_id: 'bot', ['x'.repeat(500)]: 1 };
+    const { text } = await world.call(account, 'svc.policy.simulate', args);
+    expect(JSON.parse(text.split('\n').at(-1) ?? '')).toMatchObject({
+      code: 'invalid_request',
+      errors: expect.arrayContaining([
+        { path: '/action', message: 'is required' },
+        { path: `/${'x'.repeat(100)}`, message: 'is no argument of this tool' },
+      ]) as unknown,
+    });
   });
 
   it('a call that names no tool, or arguments that are no object, is a fault of the protocol', async () => {
@@ -450,6 +472,8 @@ describe('tools', () => {
       const { status, body } = await world.post(world.keys.account, rpc('tools/call', params));
       expect([status, body.error.code]).toEqual([200, -32_602]);
     }
+    const { body } = await world.post(world.keys.account, rpc('tools/call', { name: 'x'.repeat(500) }));
+    expect(body.error.message).toBe(`There is no tool "${'x'.repeat(200)}".`);
   });
 
   it('search pages through what fits', async () => {
@@ -524,6 +548,8 @@ describe('what would happen', () => {
       });
       expect(simulated.structured).toMatchObject({ decision, policy_mode: 'enforce', faults: [] });
       if (decision === 'pending_approval')
+        expect(simulated.structured.reason).toMatchObject({ code: 'approval_required', rule: 'world/refund-large' });
+      if (decision === 'pending_approval')
         expect(simulated.structured.obligations).toContainEqual(
           expect.objectContaining({ kind: 'approval', quorum: 1 }),
         );
@@ -535,7 +561,10 @@ describe('what would happen', () => {
           decision,
           key_state: 'none',
           target: 'payment:pay_7',
+          policy_version: simulated.structured.policy_version,
         });
+        const { reason } = checked.structured;
+        expect(checked.text.split('\n')[0]).toBe(`It would get ${decision}: ${reason.message}`);
       }
       expect((await world.refund(given, `preflight-${given.amount}-${given.currency}`)).decision).toBe(decision);
     }
@@ -572,6 +601,10 @@ describe('what would happen', () => {
       key_state: 'in_use',
     });
     expect(await ask({ idempotency_key: 'denied' })).toMatchObject({ key_state: 'free' });
+    // Who reads no params could find out by it which params a call had.
+    const asked = { agent_id: 'bot', tool: 'payments.refund', params: given, idempotency_key: 'committed' };
+    const guessed = await world.call(world.keys.readonly, 'svc.preflight.check', asked);
+    expect(guessed.structured).toMatchObject({ decision: 'committed', key_state: 'none' });
     expect(await ask({ idempotency_key: 'k'.repeat(255) })).toMatchObject({ key_state: 'free' });
     expect(await ask({ idempotency_key: 'committed', params: params(3) })).toMatchObject({
       decision: 'idempotency_conflict',
@@ -589,6 +622,42 @@ describe('what would happen', () => {
     expect([slot.obligations.length, slot.claims, slot.approvals]).toEqual([1, [], []]);
     const other = await ask('payments.refund', params(1), { target: 'payment:pay_8' });
     expect([other.isError, other.text]).toEqual([true, expect.stringContaining('/target')]);
+  });
+
+  it('preflight and simulate judge from where and by whom they are asked, in the workspace of the key', async () => {
+    const { bot, account, stranger } = world.keys;
+    const given = { params: { amount: 1 } };
+    const checked = async (key: string, more: object = {}) =>
+      (await world.call(key, 'svc.preflight.check', { tool: 'payments.charge', ...given, ...more })).structured;
+    const simulated = async (key: string) =>
+      (await world.call(key, 'svc.policy.simulate', { agent_id: 'bot', action: 'payments.charge', ...given }))
+        .structured;
+    const rule = expect.objectContaining({ rule: 'world/from-here' }) as unknown;
+    expect((await checked(bot)).policies).toContainEqual(rule);
+    expect((await simulated(bot)).matched_rules).toContainEqual(rule);
+    // The key is that of another person.
+    expect((await checked(account, { agent_id: 'bot' })).policies).not.toContainEqual(rule);
+    expect((await simulated(account)).matched_rules).not.toContainEqual(rule);
+    expect(await checked(stranger)).toMatchObject({ agent_id: 'stranger', decision: 'committed' });
+  });
+
+  it('preflight and simulate tell an agent of a budget that others take from, too, not what its limit is', async () => {
+    const { bot, account } = world.keys;
+    const charge = { tool: 'payments.charge', params: { amount: 1 } };
+    const simulated = { agent_id: 'bot', action: 'payments.charge', params: { amount: 1 } };
+    for (const [key, ask] of [
+      [bot, charge],
+      [account, { ...charge, agent_id: 'bot' }],
+    ] as const) {
+      const answers = [
+        await world.call(key, 'svc.preflight.check', ask),
+        await world.call(key, 'svc.policy.simulate', simulated),
+      ];
+      for (const { text } of answers) {
+        expect(text).toContain('world/charges');
+        expect(text.includes('9007199254740991')).toBe(key === account);
+      }
+    }
   });
 
   it('simulate judges what the params act on, and what waits for people would not run', async () => {
@@ -615,7 +684,13 @@ describe('what would happen', () => {
       action: 'payments.refnd',
       params: {},
     });
-    expect(structured).toMatchObject({ decision: 'denied_policy', tool: null, reason: { code: 'tool_not_declared' } });
+    const message = 'No tool payments.refnd is declared. Did you mean payments.refund?';
+    expect(structured).toMatchObject({
+      decision: 'denied_policy',
+      tool: null,
+      reason: { code: 'tool_not_declared', message },
+      policy_mode: 'enforce',
+    });
     expect(structured.explanation[0]).toContain('payments.refund');
   });
 
@@ -747,10 +822,18 @@ describe('what happened', () => {
       committed.effect_id,
     );
     expect(ids(await list({ agent_id: 'other-bot' }))).toEqual([]);
+    const words = async (tool: string, args: object) =>
+      (await world.call(world.keys.account, tool, args)).text.split('\n')[0];
+    expect(await words('svc.executions.list', { limit: 1 })).toBe('1 effects, and there are more, newest first.');
+    expect(await words('svc.executions.list', { agent_id: 'other-bot' })).toBe('No effect fits.');
     const first = await list({ limit: 1 });
     const second = await list({ limit: 1, cursor: first.next_cursor });
     expect(ids(first)).not.toEqual(ids(second));
     const apr = (await world.call(world.keys.account, 'svc.approvals.list', { tool: 'payments.refund' })).structured;
+    expect(await words('svc.approvals.list', { limit: 50, status: 'pending' })).toMatch(
+      /^\d+ requests for approval: .*apr_\w+ \(payments\.refund, pending\)/,
+    );
+    expect(await words('svc.approvals.list', { tool: 'notes.add' })).toBe('No request for approval fits.');
     expect(apr.approvals).toContainEqual(expect.objectContaining({ id: waiting.approval.id, status: 'pending' }));
     const none = (await world.call(world.keys.account, 'svc.approvals.list', { tool: 'notes.add' })).structured;
     expect(none).toEqual({ approvals: [], next_cursor: null });
@@ -855,12 +938,24 @@ describe('what happened', () => {
     });
   });
 
+  it('says of one that waits on which request it waits, and what to do', async () => {
+    const args = { effect_id: waiting.effect_id };
+    const got = await world.call(world.keys.account, 'svc.executions.get', args);
+    expect(got.structured.effect).toMatchObject({ approval: { id: waiting.approval.id }, next: 'wait' });
+    expect(got.text).toMatch(/^bot called payments\.refund: pending_approval; it happened: no\.\n/);
+    // Its outcome is known: there is nothing to find out.
+    const probed = await world.call(world.keys.account, PROBE, args);
+    expect([probed.isError, probed.text]).toEqual([true, expect.not.stringMatching(/^There is no such/)]);
+  });
+
   it('says until when one that people have rejected stays refused', async () => {
     const asked = await world.refund({ payment_id: 'pay_9', amount: 60_009, currency: 'EUR' }, 'to-be-rejected');
     const path = `/v1/workspaces/demo/approvals/${asked.approval.id}/reject`;
     expect((await world.api('POST', path, world.keys.approver, {})).status).toBe(200);
     const got = await world.call(world.keys.account, 'svc.executions.get', { effect_id: asked.effect_id });
     expect(got.structured.effect).toMatchObject({ refused_until: expect.any(String) as unknown });
+    const asking = await world.call(world.keys.account, 'svc.approvals.get', { approval_id: asked.approval.id });
+    expect(asking.text).toMatch(/^payments\.refund asked by bot is rejected\. Refund 60009 cents of "pay_9"\n/);
   });
 
   it('gives one with ledger, params and receipt, and its stages', async () => {
@@ -883,7 +978,13 @@ describe('what happened', () => {
       expect([structured.effect[name], name]).toEqual([effect[name] ?? 'nothing', name]);
     expect([structured.effect.result, structured.effect.result]).toEqual([effect.result, expect.anything()]);
     expect(structured.ledger.map(({ kind }: { kind: string }) => kind)).toContain('effect.admitted');
+    const listed = await world.call(world.keys.account, 'svc.executions.list', { tool: 'payments.refund', limit: 50 });
+    const line = listed.structured.effects.find((one: Body) => one.effect_id === committed.effect_id);
+    expect(line).toMatchObject({ code: effect.reason.code, at: effect.created_at });
+    const refused = listed.structured.effects.find((one: Body) => one.effect_id === denied.effect_id);
+    expect(refused).toMatchObject({ decision: 'denied_policy', code: 'rule_denied' });
     const trace = await world.call(world.keys.account, 'svc.executions.trace', args);
+    expect(trace.text).toContain(`${committed.effect_id} is committed: authenticate passed, `);
     const stages = trace.structured.stages.map(({ stage }: { stage: string }) => stage);
     expect(stages).toEqual(expect.arrayContaining(['authenticate', 'policy', 'execute', 'settle']));
     expect([stages[0], stages.at(-1)]).toEqual(['authenticate', 'settle']);
@@ -915,7 +1016,9 @@ describe('what happened', () => {
     const textOf = async (receipt: unknown) =>
       (await world.call(world.keys.account, 'svc.receipts.verify', { receipt })).text.split('\n')[0];
     expect(await textOf(committed.receipt)).toBe('VALID. Every check passed.');
-    expect(await textOf('no receipt')).toMatch(/^UNDECIDABLE\. \w.*/);
+    expect(await textOf('no receipt')).toMatch(/^UNDECIDABLE\. (?!Every check)\w.*/);
+    for (const check of (await verify(committed.receipt)).checks)
+      expect(check, JSON.stringify(check)).toMatchObject({ status: expect.any(String), detail: expect.any(String) });
     const altered = { ...committed.receipt, ws: 'elsewhere' };
     expect(await verify(altered)).toMatchObject({ valid: false, verdict: 'INVALID' });
     const { jws } = committed.receipt;

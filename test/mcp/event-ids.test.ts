@@ -1,6 +1,9 @@
 import { createSecretKey } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
-import { EventIdMarks, type EventOwner, openEventId } from '../../src/mcp/gateway/event-ids.ts';
+import { EventIdMarks, type EventOwner, markedEvents, openEventId } from '../../src/mcp/gateway/event-ids.ts';
+import { withMark, withoutMark } from '../../src/mcp/gateway/marks.ts';
 
 const KEY = createSecretKey(Buffer.alloc(32, 1));
 const OWNER: EventOwner = { upstream: 'crm', workspace: 'demo', agentId: 'bot', session: 's1' };
@@ -49,4 +52,19 @@ test('only the beginning of a line that may be one with an id waits', () => {
   expect(wait('\n')).toBe('\n');
   expect(wait('id: 3')).toBe('');
   expect(marks.rest().toString()).toBe('id: 3');
+});
+
+test('a stream that ends in the middle of a line ends with that line', async () => {
+  const pieces = Readable.from([Buffer.from('data: one\n\ni'), Buffer.from('d: 2')]);
+  expect(await text(pieces.pipe(markedEvents(new EventIdMarks(KEY, OWNER))))).toBe('data: one\n\nid: 2');
+});
+
+test('an id has at most 1,024 characters, also where it comes with a mark that is ours', () => {
+  for (const [length, opens] of [
+    [1_024, true],
+    [1_025, false],
+  ] as const) {
+    const id = 'i'.repeat(length);
+    expect(withoutMark(KEY, ['x'], withMark(KEY, ['x'], id))).toBe(opens ? id : null);
+  }
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Tool } from '../../src/effects/model/tool.ts';
-import { federatedList, federatedTool } from '../../src/mcp/gateway/federated.ts';
+import { announcements, federatedList, federatedTool } from '../../src/mcp/gateway/federated.ts';
 import type { Catalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
 
@@ -91,4 +91,18 @@ test('a long list comes in pages, each tool once; a cursor that is none of the l
   expect(() => federatedList(many, KEY, ask('crm__none'), everything)).toThrow();
   // A tool that this key does not see is no place to begin at.
   expect(() => federatedList(many, { allowedTools: ['crm.t0000'] }, ask('crm__t1000'), everything)).toThrow();
+});
+
+test('that the tools of a server have changed is heard once for each time that it says so, wherever the bytes are parted', () => {
+  const said = Buffer.from('data: {"method":"notifications/tools/list_changed"}\n\n');
+  for (let at = 0; at <= said.length; at += 1) {
+    let heard = 0;
+    const hear = announcements(() => {
+      heard += 1;
+    });
+    for (const piece of [said.subarray(0, at), said.subarray(at), Buffer.from('data: {}\n\n')]) hear(piece);
+    expect([heard, at]).toEqual([1, at]);
+    hear(said);
+    expect(heard).toBe(2);
+  }
 });

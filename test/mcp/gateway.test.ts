@@ -82,6 +82,11 @@ test('what a server asks is answered within the call that it asked about, and by
     { owner: { ...OWNER, upstream: 'erp' } },
   ])
     expect(opened(other)).toBeNull();
+  // Without a state of its own the server gets none; one that is longer than ids of sessions comes back whole.
+  for (const state of [{}, { requestState: 'x'.repeat(20_000) }]) {
+    const { requestState: ours = null } = sealedRound(KEY, call, { inputRequests: { name: {} }, ...state });
+    expect(opened({}, { inputResponses, requestState: ours })).toEqual({ inputResponses: { name: 'ann' }, ...state });
+  }
   for (const requestState of ['of the server', 1, `${sealed}x`]) expect(opened({}, { requestState })).toBeNull();
 });
 

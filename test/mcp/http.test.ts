@@ -22,6 +22,8 @@ const JSON_TYPE = 'application/json';
 
 let app: FastifyInstance;
 let queryKey: 'allow' | 'refuse' = 'allow';
+/** The addresses from which keys came. */
+const asked: string[] = [];
 
 beforeAll(async () => {
   app = Fastify({ bodyLimit: 1000 });
@@ -35,10 +37,12 @@ beforeAll(async () => {
     scope.addHook('onRequest', async (request, reply) => {
       await callerOf(
         {
-          identify: (key) =>
-            key === 'good'
+          identify(key, address) {
+            asked.push(address);
+            return key === 'good'
               ? { kind: 'principal', principal: PRINCIPAL }
-              : { kind: 'problem', problem: plainProblem('invalid_key', 'The key is unknown.') },
+              : { kind: 'problem', problem: plainProblem('invalid_key', 'The key is unknown.') };
+          },
           settings: () => ({ publicUrl: 'http://gw', queryKey }),
         },
         request,
@@ -81,12 +85,25 @@ describe('a message over HTTP', () => {
     });
   });
 
-  it.each([`${JSON_TYPE}; charset=utf-8`, `${JSON_TYPE};charset="UTF-8"`, 'Application/JSON'])(
-    'as %s',
-    async (type) => {
-      expect((await post(PING, { 'content-type': type })).status).toBe(200);
-    },
-  );
+  it.each([
+    `${JSON_TYPE}; charset=utf-8`,
+    `${JSON_TYPE};charset="UTF-8"`,
+    `${JSON_TYPE}; charset=utf8`,
+    'Application/JSON',
+  ])('as %s', async (type) => {
+    expect((await post(PING, { 'content-type': type, 'content-encoding': 'Identity' })).status).toBe(200);
+  });
+
+  it('is answered with what no cache keeps', async () => {
+    for (const { headers } of [await post(PING), await post('')]) expect(headers['cache-control']).toBe('no-store');
+  });
+
+  it('of another type is refused with the beginning of its name', async () => {
+    const { body } = await post(PING, { 'content-type': `text/${'x'.repeat(500)}` });
+    expect(body).toMatchObject({
+      error: { message: `The content type is text/${'x'.repeat(95)}: send the message as application/json in UTF-8.` },
+    });
+  });
 
   it.each<[string, string | Buffer, Record<string, string>, number, number]>([
     ['text', PING, { 'content-type': 'text/plain' }, 415, -32_600],
@@ -96,6 +113,13 @@ describe('a message over HTTP', () => {
     ['empty', '', {}, 400, -32_700],
     ['a batch', `[${PING}]`, {}, 400, -32_600],
     ['a name twice', '{"jsonrpc":"2.0","id":3,"id":3,"method":"ping"}', {}, 400, -32_700],
+    [
+      'too deep',
+      `{"jsonrpc":"2.0","id":3,"method":"ping","params":${'{"a":'.repeat(16)}1${'}'.repeat(17)}`,
+      {},
+      400,
+      -32_700,
+    ],
     ['too large', `{"jsonrpc":"2.0","id":3,"method":"ping","params":{"a":"${'x'.repeat(1000)}"}}`, {}, 413, -32_600],
   ])('%s is refused with a JSON-RPC error', async (_what, payload, headers, status, code) => {
     const answer = await post(payload, headers);
@@ -149,7 +173,15 @@ describe('the key', () => {
   it('may be a bearer token, or stand in the query unless that is refused', async () => {
     expect((await post(PING, { 'x-api-key': '', authorization: 'Bearer good' })).status).toBe(200);
     const inQuery = await post(PING, { 'x-api-key': '' }, '?api_key=good');
-    expect(inQuery).toMatchObject({ status: 200, headers: { deprecation: '@1767225600' } });
+    expect(inQuery).toMatchObject({
+      status: 200,
+      headers: {
+        deprecation: '@1767225600',
+        link: '<http://gw/docs/errors/missing_key>; rel="deprecation"',
+      },
+    });
+    // Who sends it where it belongs is not told that it is deprecated.
+    expect((await post(PING)).headers).not.toHaveProperty('deprecation');
     queryKey = 'refuse';
     expect((await post(PING, { 'x-api-key': '' }, '?api_key=good')).status).toBe(401);
     queryKey = 'allow';
@@ -157,5 +189,21 @@ describe('the key', () => {
 
   it('is all that the query may hold', async () => {
     expect(await post(PING, {}, '?tool=x')).toMatchObject({ status: 400, body: { error: { code: -32_600 } } });
+    expect(await post(PING, {}, `?${'x'.repeat(500)}=1`)).toMatchObject({
+      body: { error: { message: `There is no query here but the key: leave out ${'x'.repeat(100)}.` } },
+    });
+  });
+
+  it('is one, whatever is sent: two that differ are told apart from none', async () => {
+    expect(await post(PING, { authorization: 'Bearer svc_agent_other' })).toMatchObject({
+      status: 401,
+      body: { error: { data: { code: 'invalid_key' } } },
+    });
+  });
+
+  it('is looked up with the address that it came from, by which guesses are counted', async () => {
+    asked.length = 0;
+    await post(PING, { 'x-api-key': 'bad' });
+    expect(asked).toEqual(['127.0.0.1']);
   });
 });

@@ -71,7 +71,14 @@ describe('the era of a message', () => {
   it('of an answer is one with sessions', () => {
     const answer: RpcMessage = { kind: 'response', id: 1, answer: { kind: 'result', result: {} } };
     expect(eraOf(answer, {})).toEqual({ kind: 'handshake', version: null });
+    expect(eraOf(answer, { 'mcp-protocol-version': '2025-06-18' })).toEqual({
+      kind: 'handshake',
+      version: '2025-06-18',
+    });
     expect(eraOf(answer, { 'mcp-protocol-version': '2026-07-28' })).toMatchObject({ error: { code: -32_600 } });
+    expect(eraOf(answer, { 'mcp-protocol-version': 'v'.repeat(200) })).toMatchObject({
+      error: { message: expect.stringMatching(/^In v{40} no answers/) as unknown },
+    });
   });
 });
 
@@ -151,6 +158,15 @@ describe('Mcp-Name', () => {
     expect(eraOf(read, { 'mcp-name': 'file:///a' })).toMatchObject({ kind: 'handshake' });
   });
 
+  it('that says something else is named in the refusal, and neither text at any length', () => {
+    expect(call({ 'mcp-name': 'b'.repeat(200) }, 'a'.repeat(200))).toMatchObject({
+      error: {
+        message: `The header Mcp-Name says ${'b'.repeat(100)}, and the body names ${'a'.repeat(100)}.`,
+        data: { header: 'Mcp-Name' },
+      },
+    });
+  });
+
   it.each(['=?base64?w6Q?=', '=?base64?w6R=?=', '=?base64?!?='])('%s is no Base64 in its one form', (value) => {
     expect(call({ 'mcp-name': value }, 'ä')).toMatchObject({ error: { code: -32_020 } });
   });
@@ -171,6 +187,19 @@ describe('how the gateway makes itself acquainted', () => {
       expect(acquainted(asks('initialize', { protocolVersion: other }), sessions, own)).toMatchObject({
         protocolVersion: '2025-11-25',
       });
+  });
+
+  it('says who answers, what it can do, and what models are to read', () => {
+    const tools = { tools: { listChanged: false } };
+    expect(acquainted(asks('initialize', { protocolVersion: '2025-11-25' }), sessions, own)).toEqual({
+      protocolVersion: '2025-11-25',
+      capabilities: tools,
+      ...own,
+    });
+    expect(acquainted(asks('server/discover'), stateless, { ...own, offers: { extensions: {} } })).toMatchObject({
+      capabilities: { ...tools, extensions: {} },
+      instructions: 'i',
+    });
   });
 
   it('is by initialize and ping in the revisions with sessions, and by server/discover in the one without', () => {

@@ -1,12 +1,17 @@
 import { describe, expect, test } from 'vitest';
+import { BrainNotReady } from '../../src/brain/port.ts';
 import type { EffectRecord, Life } from '../../src/effects/model/effect.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
+import type { Tool } from '../../src/effects/model/tool.ts';
 import type { EffectFilter } from '../../src/effects/store.ts';
+import type { JudgeInput } from '../../src/effects/ports.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { approvalTools } from '../../src/mcp/control/approvals.ts';
+import { brainTools } from '../../src/mcp/control/brain.ts';
 import { catalogTools } from '../../src/mcp/control/catalog.ts';
+import { executionTools } from '../../src/mcp/control/executions.ts';
 import { explainTools } from '../../src/mcp/control/explain.ts';
 import { observabilityTools } from '../../src/mcp/control/observability.ts';
 import type { ControlPorts } from '../../src/mcp/control/ports.ts';
@@ -100,6 +105,23 @@ async function answerOf(tools: readonly ControlTool[], args: JsonObject, call: P
   if (answer?.kind !== 'answer') throw new Error(JSON.stringify(answer));
   return answer;
 }
+
+test.each([
+  ['a summary', observabilityTools, { window: '1h' }],
+  ['readiness', readinessTools, {}],
+  ['executions', executionTools, {}],
+  ['requests for approval', approvalTools, {}],
+  ['entities', brainTools, { query: 'acme', entity_type: 'customer' }],
+])('%s: a list is made when it is the turn of its key', async (_, toolsWith, args) => {
+  const asked: string[] = [];
+  const inLine: ControlPorts['inLine'] = async (keyId) => {
+    asked.push(keyId);
+    throw new Error('later');
+  };
+  const [tool] = toolsWith({ ...PORTS, store: STORE, inLine, installation: notAsked, policies: notAsked });
+  await expect(tool?.run(args, CALL)).rejects.toThrow('later');
+  expect(asked).toEqual([BOT.keyId]);
+});
 
 describe('a summary', () => {
   function summaryOf(effects: readonly Partial<EffectRecord>[], pageSize = 100) {
@@ -259,6 +281,33 @@ describe('a summary', () => {
   });
 });
 
+describe('the company brain', () => {
+  const NOTHING = { entities: [], joined: [], sources: [], truncated: false };
+  const asked = (query: ControlPorts['brain']['query'], types: readonly string[]) => {
+    const brain = { query, types: () => types };
+    const inLine: ControlPorts['inLine'] = (_key, make) => make();
+    const [tool] = brainTools({ ...PORTS, brain, store: STORE, inLine, installation: notAsked, policies: notAsked });
+    return tool?.run({ query: 'acme', entity_type: 'customer' }, CALL);
+  };
+
+  test('that has nothing says so, and what there is where nobody has such entities', async () => {
+    const nothing = async () => NOTHING;
+    for (const types of [[], ['customer']])
+      expect(await asked(nothing, types)).toMatchObject({ kind: 'answer', text: 'No customer fits.' });
+    const types = Array.from({ length: 21 }, (_, n) => `type${n}`);
+    expect(await asked(nothing, types)).toMatchObject({
+      faults: [{ path: '/entity_type', message: expect.stringMatching(/there are: type0, .*, type19$/) as unknown }],
+    });
+  });
+
+  test('that is still being read can be asked again', async () => {
+    const reading = async (): Promise<never> => {
+      throw new BrainNotReady('The entities are being read.');
+    };
+    await expect(asked(reading, [])).rejects.toMatchObject({ problem: { code: 'not_ready' } });
+  });
+});
+
 describe('readiness', () => {
   type Installation = ReturnType<ControlPorts['installation']>;
   const INSTALLATION: Installation = {
@@ -299,6 +348,7 @@ describe('readiness', () => {
       readonly keys?: readonly KeyRecord[];
       readonly approvals?: readonly number[];
       readonly unknown?: number;
+      readonly tools?: readonly Tool[];
     } = {},
     call: Partial<ToolCall> = {},
   ) {
@@ -306,6 +356,7 @@ describe('readiness', () => {
       Promise.resolve({ items: items.slice(0, limit), next: items.length > limit ? 'more' : null });
     const tools = readinessTools({
       ...PORTS,
+      ...(is.tools !== undefined && { catalog: () => createCatalog(is.tools ?? []) }),
       inLine: (_key, make) => make(),
       installation: () => ({ ...INSTALLATION, ...is.installation }),
       policies: () => ({ mode: is.mode ?? 'enforce', set: { ...POLICIES, ...is.policies } }),
@@ -395,6 +446,32 @@ describe('readiness', () => {
     const pauses = async () => ({ pauses: [pause, pause, pause], version: 1 });
     expect(await messageOf('pauses', { store: { pauses } })).toBe('3 pauses are in force.');
     expect(await found({ store: { pauses } })).toMatchObject({ bad: ['pauses warn'], ready: true });
+    expect(await messageOf('store')).toBe('The store is ready; what it took is durable (sync).');
+    const installation = { previousSecrets: 2 };
+    expect(await messageOf('master_secret', { installation })).toBe('2 earlier master secrets are still accepted.');
+    expect(await messageOf('keys_expire', { keys: [KEY, KEY] })).toBe('2 active keys never expire.');
+    const tools = Array.from({ length: 7 }, (_, n) => makeTool({ name: `a.${n}` }));
+    expect(await messageOf('policies_loaded', { ...closed, tools })).toBe(
+      'No rule could ever permit 7 of 7 writing tools (a.0, a.1, a.2, a.3, a.4).',
+    );
+  });
+
+  test('tells of all that stands in the way and all that is to be looked at, in their own words', async () => {
+    const note = { part: 'files', message: 'one is older' };
+    const { bad, checks } = await found({ installation: { impediments: [fault], notes: [note] } });
+    expect(bad).toEqual(['ready.store fail', 'note.files warn']);
+    expect(checks).toContainEqual(expect.objectContaining({ id: 'ready.store', message: 'it is away' }));
+    expect(checks).toContainEqual(expect.objectContaining({ id: 'note.files', message: 'one is older' }));
+  });
+
+  test('looks at what waits in the workspace of the key', async () => {
+    const asked: string[] = [];
+    const none = async (workspace: string) => {
+      asked.push(workspace);
+      return { items: [], next: null, pauses: [], version: 1 };
+    };
+    await found({ store: { effects: none, approvals: none, pauses: none } }, { workspace: 'live' });
+    expect(asked).toEqual(['live', 'live', 'live']);
   });
 
   test('a store that takes nothing is told by its own words', async () => {
@@ -510,6 +587,73 @@ describe('an explanation', () => {
     expect((await explain(set.version)).text).not.toContain(changed);
   });
 
+  test('judges what was called, by whom, on what and from where, with all headers that were sent, and says first what matches and what nearly did', async () => {
+    const when = (...facts: readonly string[]) =>
+      `match: { tools: [a.b] }, when: { ${facts.map((fact) => `params.${fact}: 1`).join(', ')} }`;
+    const set = compileText(
+      `${HEAD}rules:\n` +
+        `  - { id: far, effect: deny, ${when('x', 'y')}, reason: "F" }\n` +
+        `  - { id: near, effect: deny, ${when('x', 'n')}, reason: "N" }\n` +
+        `  - { id: hit, effect: allow, ${when('n')} }\n`,
+      [makeTool({ name: 'a.b' })],
+    );
+    const asked: JudgeInput[] = [];
+    // Rules read all that was sent, and not only what makes it another action.
+    const sent = { 'x-tenant': 'a', 'user-agent': 'u' };
+    const tools = explainTools({
+      ...PORTS,
+      inLine: (_key, make) => make(),
+      installation: notAsked,
+      policies: () => ({ mode: 'enforce', set }),
+      catalog: () => createCatalog([makeTool({ name: 'a.b' })]),
+      directory: { agent: () => AGENT },
+      openParams: () => ({
+        params: { n: 1, x: 0, y: 0 },
+        requestIp: '10.0.0.7',
+        headers: { sent, bound: { ':path': '/x' } },
+      }),
+      policyInput(input) {
+        asked.push(input);
+        return policyCall(input);
+      },
+      store: { ...STORE, effect: async () => ({ ...EFFECT, actor: { ...EFFECT.actor, user: 'olga' } }) },
+    });
+    const { structured, text } = await answerOf(tools, { effect_id: 'eff_1' });
+    expect(asked).toMatchObject([
+      {
+        key: { id: 'k', kind: 'agent', profile: null, user: 'olga' },
+        target: 'x:1',
+        params: { n: 1, x: 0, y: 0 },
+        requestIp: '10.0.0.7',
+      },
+    ]);
+    expect(asked[0]?.headers).toEqual(sent);
+    expect(structured['rules']).toMatchObject([{ rule: 's/hit' }, { rule: 's/near' }, { rule: 's/far' }]);
+    expect(text).toMatch(/^bot called a\.b and got committed\. 1 rules match; one change away: s\/near\./);
+  });
+
+  test('has a hundred rules, and says how many there are beside', async () => {
+    const set = compileText(
+      `${HEAD}rules:\n${Array.from({ length: 103 }, (_, n) => `  - { id: r${n}, effect: allow, match: { tools: [a.b] } }\n`).join('')}`,
+      [makeTool({ name: 'a.b' })],
+    );
+    const tools = explainTools({
+      ...PORTS,
+      inLine: (_key, make) => make(),
+      installation: notAsked,
+      policies: () => ({ mode: 'enforce', set }),
+      catalog: () => createCatalog([makeTool({ name: 'a.b' })]),
+      directory: { agent: () => AGENT },
+      openParams: () => ({ params: {} }),
+      policyInput: ({ now, tool }) => policyCall({ now, tool }),
+      store: { ...STORE, effect: async () => EFFECT },
+    });
+    for (const args of [{ effect_id: 'eff_1' }, { policy: 's' }])
+      expect((await answerOf(tools, args)).structured).toMatchObject({ rules: { length: 100 }, rules_left_out: 3 });
+    const ten = Array.from({ length: 10 }, (_, n) => `s/r${n} (allow)`).join(', ');
+    expect((await answerOf(tools, { policy: 's' })).text).toBe(`s has 103 rules in force: ${ten}.`);
+  });
+
   test.each([
     ['tool', createCatalog([])],
     ['agent', createCatalog([makeTool({ name: 'a.b' })])],
@@ -617,6 +761,57 @@ describe('a search of tools', () => {
     expect(await said('crm.other')).toMatchObject({
       kind: 'faults',
       faults: [{ message: expect.stringMatching(/^names no tool that this key may see/) }],
+    });
+  });
+
+  test('is by words in any case, of the descriptions of its own tools too', async () => {
+    const { structured } = await answerOf(toolsOf(), { query: 'What it TAKES' }, { principal: readerOf({}) });
+    expect(structured['tools']).toMatchObject([{ name: 'svc.tools.describe', kind: 'read' }]);
+  });
+
+  test('tells a key that is limited to some tools nothing of others, and not their names', async () => {
+    const principal = readerOf({ allowedTools: ['crm.look'] });
+    for (const tool of ['payments.refund', 'payments.refnd'])
+      expect(await toolsOf()[1]?.run({ tool }, { ...CALL, principal })).toMatchObject({
+        faults: [{ path: '/tool', message: 'names no tool that this key may see' }],
+      });
+  });
+
+  test('describes the rules that can apply, and says in words whom they ask and what they take from', async () => {
+    const asking = 'approval: { approvers: { roles: [finance-lead] }, quorum: 1, expires: 1h, summary: "S" }';
+    const set = compileText(
+      `${HEAD}budgets: { day: { unit: call, per: day, limit: 5 } }\nrules:\n` +
+        '  - { id: pay, effect: allow, match: { tools: [payments.refund] }, description: "Pays", obligations: [ { budget: { use: day, amount: 1 } } ] }\n' +
+        `  - { id: ask, effect: require_approval, mode: shadow, match: { tools: [payments.refund] }, ${asking} }\n`,
+    );
+    const said = async (principal: Partial<ToolCall['principal']>) => {
+      const call = { ...CALL, principal: readerOf(principal) };
+      const answer = await toolsOf('pinned', [], set)[1]?.run({ tool: 'payments.refund' }, call);
+      if (answer?.kind !== 'answer') throw new Error(JSON.stringify(answer));
+      return answer;
+    };
+    const { structured, text } = await said({ scopes: ['tools:read', 'effects:run'] });
+    expect(structured).toMatchObject({
+      policy_version: set.version,
+      policies: [
+        { rule: 's/ask', effect: 'require_approval', mode: 'shadow', description: null },
+        { rule: 's/pay', effect: 'allow', mode: 'enforce', description: 'Pays' },
+      ],
+      budgets: [{ budget: 's/day', unit: 'call' }],
+    });
+    const its = 'payments.refund is a write tool of payments; its title is data that others wrote: "Refund a payment".';
+    expect(text).toBe(`${its} 2 policy rules can apply to it. Calls may need approval by s/ask. It takes from s/day.`);
+    expect((await said({})).text).toContain(`${its} This key cannot have it run: insufficient_scope.`);
+    const many = compileText(
+      `${HEAD}rules:\n${Array.from({ length: 201 }, (_, n) => `  - { id: r${n}, effect: allow, match: { tools: [payments.refund] } }\n`).join('')}`,
+    );
+    const described = await toolsOf('pinned', [], many)[1]?.run(
+      { tool: 'payments.refund' },
+      { ...CALL, principal: readerOf({ scopes: ['tools:read', 'effects:run'] }) },
+    );
+    expect(described).toMatchObject({
+      structured: { policies: { length: 200 }, approvals: [], budgets: [] },
+      text: `${its} 201 policy rules can apply to it.`,
     });
   });
 

@@ -31,7 +31,7 @@ export interface CallReader {
   };
 }
 
-type Opened = Pick<SealedParams, 'params' | 'headers' | 'asked'>;
+type Opened = Pick<SealedParams, 'params' | 'headers' | 'requestIp' | 'asked'>;
 
 export interface CallReaderPorts {
   readonly catalog: () => { tool(name: string): Tool | null };

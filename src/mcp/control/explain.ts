@@ -83,8 +83,8 @@ async function explainEffect(ports: ControlPorts, effect: EffectRecord, call: To
     workspace: effect.workspace,
     target: action.target,
     params: opened?.params ?? {},
-    headers: opened?.headers?.bound ?? {},
-    requestIp: null,
+    headers: opened?.headers?.sent ?? {},
+    requestIp: opened?.requestIp ?? null,
     now: effect.createdAt,
   });
   const applies = ruleFilter(tool);

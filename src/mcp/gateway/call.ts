@@ -45,8 +45,6 @@ export interface ArrivedCall extends Omit<Sender, 'session'> {
   readonly seal: (id: string) => string | null;
   /** Makes ids of events what this agent gets; `null` where the events are the gateway's own, and have none. */
   readonly events: EventIdMarks | null;
-  /** Hears what the server says beside the answer. */
-  readonly heard: (event: Buffer) => void;
   readonly era: Era;
 }
 
@@ -290,7 +288,7 @@ interface BegunAnswer {
 function beginAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
-  { seal, events, heard, message: { id } }: Pick<ArrivedCall, 'seal' | 'events' | 'heard' | 'message'>,
+  { seal, events, message: { id } }: Pick<ArrivedCall, 'seal' | 'events' | 'message'>,
   sentAs: number,
 ): BegunAnswer {
   const { raw } = reply;
@@ -313,7 +311,6 @@ function beginAnswer(
         writeHead(reply, 200, sealHeaders(others, seal).headers);
       },
       passed(event) {
-        heard(event);
         // A caller that has gone takes everything at once: the call goes on.
         if (raw.destroyed || raw.write(events?.write(event) ?? event)) return undefined;
         return drained(raw);

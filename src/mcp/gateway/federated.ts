@@ -233,7 +233,6 @@ class FederatedDoor {
         // The servers' ids of sessions stay here.
         seal: () => null,
         events: null,
-        heard: announcements(() => server.pins.doubt(server)),
         authenticatedAt: arrived.authenticatedAt,
         era,
         takesUrls: mayAskUrl(era, arrived),

@@ -192,7 +192,6 @@ class ServerDoor {
           federated: null,
           seal: this.#sealerOf(arrived),
           events: new EventIdMarks(this.#ports.workspaceKey(workspace), { ...arrived.owner, session: arrived.session }),
-          heard: announcements(() => server.pins.doubt(server)),
           authenticatedAt: arrived.authenticatedAt,
           era: arrived.era,
           takesUrls: mayAskUrl(arrived.era, arrived),

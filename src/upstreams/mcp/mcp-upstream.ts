@@ -220,6 +220,8 @@ async function hearOne(
       lastEventId = event.id ?? lastEventId;
       retryMs = event.retryMs ?? retryMs;
       const { data } = event;
+      // Whoever calls: in a session that clients share, none of them hears it.
+      if (data?.includes('notifications/tools/list_changed') === true) upstream.pins.doubt(upstream);
       const received = data === null ? null : await guarded(data, upstream.namesGateway);
       // What a client might read as something else than the gateway is left out.
       if (data !== null && received === null) continue;

@@ -44,6 +44,21 @@ test('the server gets what it is to be asked with, in every request', async () =
   expect(world.server.seen.map(({ headers }) => headers['x-server-key'])).toEqual(Array(4).fill('of the server'));
 });
 
+test('of the headers of a client those of its trace and those that the upstream names go on, at either door', async () => {
+  const trace = { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`, tracestate: 'a=b', baggage: 'c=d' };
+  const sent = { ...trace, 'x-tenant': 'acme', 'x-other': 'stays here' };
+  const atAll = { keys: world.keys, door: () => `${world.url()}/mcp` };
+  await post(world, callOf('echo', { n: 'traced' }), sent);
+  await post(world, say('resources/list'), sent);
+  await post(atAll, callOf('crm__echo', { n: 'traced, too' }), sent);
+  const calls = world.server.seen.filter(({ body }) => /"(?:tools\/call|resources\/list)"/.test(body));
+  expect(calls).toHaveLength(3);
+  for (const { headers } of calls) {
+    expect(headers).toMatchObject({ ...trace, 'x-tenant': 'acme' });
+    expect(headers).not.toHaveProperty('x-other');
+  }
+});
+
 test('what a call says beside its arguments goes on', async () => {
   await post(world, callOf('echo', { n: 'beside' }, { _meta: { progressToken: 'p7' } }));
   const sent: unknown = JSON.parse(world.server.seen[0]?.body ?? '');
@@ -65,11 +80,12 @@ test('the header Idempotency-Key is the key of a call', async () => {
 });
 
 test('of the keys of a call that in _meta counts, then the header, then the argument; one that is none is refused', async () => {
-  const keyOf = async (given: JsonObject, meta: JsonObject, headers: Record<string, string> = {}) => {
-    const { decision } = resultOf(await post(world, callOf('strict', given, { _meta: meta }), headers));
+  const keyOf = async (given: JsonObject, meta: JsonObject, headers: Record<string, string> = {}, name = 'strict') => {
+    const { decision } = resultOf(await post(world, callOf(name, given, { _meta: meta }), headers));
     const path = `/v1/workspaces/demo/effects/${textOf(decision['effect_id'])}`;
     return (await send(world.url(), world.keys.lead, 'GET', path)).body.effect.idempotency_key;
   };
+  const keyOfTyped = (order: string | number) => keyOf({ order }, {}, {}, 'typed');
   const inMeta = (key: string) => ({ 'dev.svc-gateway/idempotency-key': key });
   const inHeader = { 'idempotency-key': 'of-the-header' };
   expect(await keyOf({ n: 51 }, inMeta('of-meta'), inHeader)).toBe('of-meta');
@@ -85,7 +101,14 @@ test('of the keys of a call that in _meta counts, then the header, then the argu
       message: expect.stringContaining('idempotency-key in _meta') as unknown,
     });
   }
+  const { message } = await post(world, callOf('strict', { n: 55 }), { 'idempotency-key': 'a b' });
+  expect(message['error']).toMatchObject({ message: expect.stringContaining('Idempotency-Key') as unknown });
   expect(world.server.ran).toEqual([]);
+  // A text may hold what no key does; one that is too long for a key is none.
+  expect(await keyOfTyped('a b/ü')).toBe('crm.typed:a%20b%2F%C3%BC');
+  expect(await keyOfTyped('x'.repeat(245))).toBe(`crm.typed:${'x'.repeat(245)}`);
+  expect(await keyOfTyped('x'.repeat(246))).not.toMatch(/^crm\.typed:/);
+  expect(await keyOfTyped(1.5)).not.toMatch(/^crm\.typed:/);
 });
 
 test('a key of no single agent acts for the agent that Svc-Agent-Id names, and for nobody without it', async () => {

@@ -31,6 +31,11 @@ describe('a call of a tool', () => {
     });
     expect(result['isError']).toBeUndefined();
     expect(decision).toMatchObject({ decision: 'committed', http_status: 200, code: 'committed' });
+    // For programs that read headers alone.
+    expect([said.headers.get('svc-decision'), said.headers.get('svc-effect-id')]).toEqual([
+      'committed',
+      decision['effect_id'],
+    ]);
     expect(result['_meta']).toHaveProperty('dev.svc-gateway/receipt');
     const effect = await send(
       world.url(),
@@ -155,6 +160,14 @@ describe('a call of a tool', () => {
     });
     expect(decision).toMatchObject({ decision: 'denied_policy', http_status: 403, code: 'rule_denied' });
     expect(world.server.ran).toEqual([]);
+  });
+
+  test('that names no tool, or has arguments that are no object, is a fault of the protocol', async () => {
+    for (const params of [{ arguments: {} }, { name: '' }, { name: 7 }, { name: 'echo', arguments: ['a'] }]) {
+      const { status, message } = await post(world, { jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+      expect([status, message['error']], JSON.stringify(params)).toMatchObject([200, { code: -32_602 }]);
+    }
+    expect(world.server.seen).toEqual([]);
   });
 
   test('of a tool that is not pinned is refused', async () => {
@@ -379,7 +392,11 @@ describe('what is no call of a tool', () => {
       result: { said: 'resources/read' },
     });
     const secret = await post(world, say('resources/read', { uri: 'file:///secret' }));
-    expect(secret.message['error']).toMatchObject({ code: -32010, data: { decision: 'denied_policy' } });
+    expect(secret.message['error']).toMatchObject({
+      code: -32010,
+      data: { decision: 'denied_policy', code: 'rule_denied', rule: 'crm/no-secrets' },
+    });
+    expect(secret.headers.get('svc-decision')).toBe('denied_policy');
     expect(world.server.seen).toHaveLength(1);
   });
 

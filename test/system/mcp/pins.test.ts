@@ -134,6 +134,21 @@ test('a server that announces a change is looked at before the next call, though
   expect(await decisionOn('echo')).toMatchObject({ decision: 'committed' });
 });
 
+test.each([
+  ['its own door', (): typeof world => world, 'sends'],
+  ['the door to all servers', () => ({ ...world, door: () => `${world.url()}/mcp` }), 'crm__sends'],
+])('a server that says so in the middle of a call at %s is looked at, too', async (_which, at, name) => {
+  const changed = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}';
+  const told = () => post(at(), callOf(name, { events: [changed], n: (unique += 1) }));
+  expect(await decisionOn('echo')).toMatchObject({ decision: 'committed' });
+  change({ description: 'Other' });
+  await told();
+  expect(await decisionOn('echo')).toMatchObject(QUARANTINED);
+  world.server.tools = [...TOOLS];
+  await announce();
+  expect(await decisionOn('echo')).toMatchObject({ decision: 'committed' });
+});
+
 test('what somebody approves is called from then on', async () => {
   change({ description: 'Better' });
   await listed();

@@ -21,12 +21,17 @@ let unique = 0;
 function call(
   name: string,
   given: JsonObject,
-  { params = {}, headers = {} }: { readonly params?: JsonObject; readonly headers?: Record<string, string> } = {},
+  {
+    params = {},
+    headers = {},
+    atAll = false,
+  }: { readonly params?: JsonObject; readonly headers?: Record<string, string>; readonly atAll?: boolean } = {},
 ): Promise<Said> {
-  return post(world, callOf(name, given, { _meta: META, ...params }), {
+  const [at, named] = atAll ? [{ ...world, door: () => `${world.url()}/mcp` }, `crm__${name}`] : [world, name];
+  return post(at, callOf(named, given, { _meta: META, ...params }), {
     'mcp-protocol-version': VERSION,
     'mcp-method': 'tools/call',
-    'mcp-name': name,
+    'mcp-name': named,
     ...headers,
   });
 }
@@ -134,6 +139,24 @@ test('the member task of a call means nothing, and does not go on', async () => 
   const { result, decision } = resultOf(await call('says', told({ result: done }), asTask));
   expect([result, decision]).toMatchObject([done, { decision: 'committed' }]);
   expect(JSON.parse(world.server.seen.at(-1)?.body ?? '')).not.toHaveProperty('params.task');
+});
+
+test('arguments that do not fit are a result of that revision, at either door', async () => {
+  expect(resultOf(await call('strict', { n: 'x' })).result).toMatchObject({ resultType: 'complete', isError: true });
+  const { result } = resultOf(await call('strict', { n: 'x' }, { atAll: true }));
+  expect(result).toMatchObject({
+    resultType: 'complete',
+    isError: true,
+    _meta: { 'io.modelcontextprotocol/serverInfo': { name: 'svc-gateway' } },
+  });
+});
+
+test('at the door to all servers a server in a session hears nothing of what the client says of itself', async () => {
+  const { decision } = resultOf(await call('echo', { n: (unique += 1) }, { atAll: true }));
+  expect(decision).toMatchObject({ decision: 'committed' });
+  const called = world.server.seen.filter(({ body }) => body.includes('tools/call'));
+  expect(called).toHaveLength(1);
+  expect(called[0]?.body).not.toContain('io.modelcontextprotocol/');
 });
 
 test('a refusal says that it is complete, in that revision only', async () => {

@@ -97,7 +97,15 @@ describe('a call that waits for a person', () => {
     const { taskId, given } = await waiting();
     world.kill();
     await world.restart();
-    expect(await stateOf(taskId)).toMatchObject({ resultType: 'complete', taskId, status: 'working' });
+    const begun = await stateOf(taskId);
+    expect(begun).toMatchObject({
+      resultType: 'complete',
+      taskId,
+      status: 'working',
+      statusMessage: 'A person has to approve it; nothing has happened yet.',
+      pollIntervalMs: 5_000,
+      lastUpdatedAt: begun['createdAt'],
+    });
     await vote(taskId, 'approve');
     await expect.poll(() => stateOf(taskId)).toMatchObject({ status: 'completed' });
     expect(await stateOf(taskId)).toMatchObject({
@@ -108,6 +116,11 @@ describe('a call that waits for a person', () => {
       },
     });
     expect(world.server.ran).toHaveLength(1);
+    const { body } = await send(world.url(), world.keys.lead, 'GET', `/v1/workspaces/demo/effects/${taskId}`);
+    expect(await stateOf(taskId)).toMatchObject({
+      createdAt: begun['createdAt'],
+      lastUpdatedAt: body.effect.settled_at,
+    });
     // At the door to all servers it is the same.
     expect(resultOf(await get(taskId, { door: `${world.url()}/mcp` })).result).toMatchObject({ status: 'completed' });
   });
@@ -128,7 +141,11 @@ describe('a call that waits for a person', () => {
     const path = '/v1/workspaces/demo/effects?state=executing';
     const { body } = await send(world.url(), world.keys.lead, 'GET', path);
     const [{ effect_id: taskId }] = body.effects;
-    expect(await stateOf(textOf(taskId))).toMatchObject({ taskId, status: 'working' });
+    expect(await stateOf(textOf(taskId))).toMatchObject({
+      taskId,
+      status: 'working',
+      statusMessage: 'It was approved, and is running.',
+    });
     world.server.release();
     await running;
     expect(await stateOf(textOf(taskId))).toMatchObject({ taskId, status: 'completed' });
@@ -190,6 +207,8 @@ describe('tasks of a server', () => {
     };
     const discovered = resultOf(await ask('server/discover', '', {})).result;
     expect(discovered['capabilities']).toEqual({ tools: {}, extensions: { [EXTENSION]: {}, 'example/other': {} } });
+    const atAll = resultOf(await ask('server/discover', '', {}, { door: `${world.url()}/mcp` })).result;
+    expect(atAll['capabilities']).toMatchObject({ extensions: { [EXTENSION]: {} } });
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '1' } };
     const begun = await post(world, { jsonrpc: '2.0', id: 1, method: 'initialize', params });
     const { result } = resultOf(begun);

@@ -18,12 +18,14 @@ upstreams:
   - id: crm
     timeout: 10s
     credentials: { header: x-server-key, value: of the server }
+    headers: { forward: [x-tenant] }
     mcp:
       url: "${url}"
       pins: "${pins}"
       trust_annotations: true
       tools:
         - { name: strict, risk: high, key_from: n }
+        - { name: typed, key_from: order }
         - { name: slow, on_client_close: finish }
         - { name: asks, on_client_close: abort }
         - { name: sends, repeat_window: 0s }
