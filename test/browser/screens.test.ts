@@ -128,7 +128,7 @@ const SUGGESTIONS = {
 const PASSKEYS = ['phone', 'laptop'].map((name, n) => ({
   id: `psk_${name}`,
   name: `My ${name}`,
-  synced: false,
+  synced: n === 0,
   created_at: ago(HOUR),
   last_used_at: n === 0 ? null : ago(MINUTE),
 }));
@@ -202,6 +202,78 @@ describe('what a right opens', () => {
     may = (all) => all.filter((one) => one !== 'approvals.decide');
     await open('inbox', '#question');
     await page.getByText('Your key may look, and not decide.').waitFor();
+  });
+});
+
+describe('beside every screen', () => {
+  /** The session of the page is another from now on. */
+  const sessionIs = (more: object) =>
+    page.route('**/console/session', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), ...more } });
+    });
+
+  it('stands what is paused, why, and how much more, with the way there', async () => {
+    const [pause] = (await world.get('/pauses')).body.pauses;
+    const banner = page.locator('header .banner');
+    for (const [scope, words] of [
+      [{ workspace: true }, 'All calls of the workspace'],
+      [{ tool: 'payments.**' }, 'Tools payments.**'],
+      [{ agent: 'bot' }, 'The agent bot'],
+      [{ upstream: 'payments' }, 'The upstream payments'],
+      [{ key: 'key_1' }, 'The key key_1'],
+    ] as const) {
+      const others = 'agent' in scope ? [pause, pause] : [];
+      await answered('**/workspaces/demo/pauses', { pauses: [{ ...pause, scope }, ...others] });
+      await open('budgets', 'header .banner');
+      expect(await banner.locator('span').innerText()).toBe(
+        `Paused: ${words}, Stock-take${others.length === 2 ? ', and 2 more' : ''}`,
+      );
+      await page.unrouteAll({ behavior: 'ignoreErrors' });
+    }
+    await banner.getByRole('link', { name: 'Look at it' }).click();
+    await page.waitForURL('**/console/demo/pauses');
+    expect(await page.title()).toBe('Pauses · svc');
+  });
+
+  it('stands how much waits, is unknown and is paused; nothing where that is nothing', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const { effect } = (await world.get(`/effects/${unknown}`)).body;
+    const link = (name: string): Promise<string> =>
+      page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name }).innerText();
+    await answered(/approvals\?status=pending/, { approvals: [body, { ...body, id: 'apr_2' }] });
+    await answered(/effects\?state=unknown/, { effects: [effect], next_cursor: 'more' });
+    await answered('**/workspaces/demo/pauses', { pauses: [] });
+    await open('budgets', '.nav .count');
+    await expect.poll(() => link('Inbox')).toMatch(/^Inbox\s*2$/);
+    await expect.poll(() => link('Unknown outcomes')).toMatch(/^Unknown outcomes\s*1\+$/);
+    expect(await link('Pauses')).toBe('Pauses');
+    expect(await page.locator('.nav [aria-current=page]').allInnerTexts()).toEqual(['Budgets']);
+  });
+
+  it('stands who is there, and in which workspace; who sees several changes between them', async () => {
+    const who = page.locator('header .who');
+    await sessionIs({ read_only: true });
+    await open('budgets');
+    expect(await who.innerText()).toMatch(/^maria\s+account key, read-only in demo\b/);
+    expect(await page.getByLabel('Workspace').count()).toBe(0);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+    await sessionIs({ user: null, workspaces: ['demo', 'lab'], may: ['budgets.read', 'pauses.read'] });
+    await answered('**/workspaces/lab/pauses', { pauses: [] });
+    await answered('**/workspaces/lab/budgets', { budgets: [] });
+    await open('budgets');
+    expect(await who.innerText()).toMatch(/^No user\s+account key\s/);
+    await page.getByLabel('Workspace').selectOption('lab');
+    // To the first screen that the key may see.
+    await page.waitForURL('**/console/lab/budgets');
+    await page.getByText('Nothing was spent in any budget that runs now').waitFor();
+  });
+
+  it('stands nothing for a key that sees no workspace, but the way out', async () => {
+    await sessionIs({ workspaces: [] });
+    await page.goto('/console/demo/budgets');
+    await page.getByText('This key sees no workspace.').waitFor();
+    await page.getByRole('button', { name: 'Leave' }).waitFor();
   });
 });
 
@@ -424,12 +496,97 @@ describe('the overview', () => {
   });
 });
 
+describe('the overview of few and of many', () => {
+  it('names eight rules, says over how long it looked, and that nothing was tried', async () => {
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    const denied = (n: number) => ({
+      ...effect,
+      created_at: ago(n === 9 ? 2 * HOUR + MINUTE / 4 : MINUTE),
+      decision: 'denied_policy',
+      state: 'denied',
+      settled_by: null,
+      reason: { code: 'rule_denied', message: 'm', rule: `world/${n}` },
+    });
+    await answered(/\/effects\?limit=200$/, {
+      effects: Array.from({ length: 10 }, (_, n) => denied(n)),
+      next_cursor: null,
+    });
+    await open('overview', '.bar');
+    const refused = page.locator('section', { has: page.getByRole('heading', { name: 'What refused them' }) });
+    expect(await refused.locator('li').count()).toBe(8);
+    await page.getByText('10 in 2 h', { exact: true }).waitFor();
+    await page.getByText('None of them was answered.').waitFor();
+    expect(await page.locator('.rate a').getAttribute('href')).toBe('/console/demo/effects?decision=denied_policy');
+    await answered(/\/effects\?limit=200$/, { effects: [], next_cursor: null });
+    await open('overview');
+    await page.getByText('Nothing was tried yet').waitFor();
+  });
+
+  it('says of half of them, of most and of all how long they took', async () => {
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    const at = Date.parse('2026-11-27T03:04:05.000Z');
+    const took = (ms: number, by = 'owner') => ({
+      ...effect,
+      settled_by: { by },
+      created_at: new Date(at - 7).toISOString(),
+      first_dispatch_at: new Date(at).toISOString(),
+      settled_at: new Date(at + ms).toISOString(),
+    });
+    const lasted = [90, 10, 20, 11_000, 30];
+    // What a person settled later says nothing of the upstream.
+    const effects = [...lasted.map((ms) => took(ms)), took(99_000, 'user')];
+    await answered(/\/effects\?limit=200$/, { effects, next_cursor: null });
+    await open('overview', '.bar');
+    const told = (title: RegExp) => page.getByLabel(title).locator('dd').allInnerTexts();
+    expect(await told(/to the answer/)).toEqual(['30 ms', '90 ms', '11 s']);
+    expect(await told(/people who were asked/)).toEqual(['7 ms', '7 ms', '7 ms']);
+  });
+});
+
 describe('pauses, claims and passkeys', () => {
   it('a pause says who, why and until when', async () => {
     const [pause] = (await world.get('/pauses')).body.pauses;
     await open('pauses', 'li.card');
     expect(await card('nothing.like.this').innerText()).toMatch(/Stock-take\s+By tom since .+, until /);
     expect(await timesIn(card('nothing.like.this'))).toEqual([pause.created_at, pause.until]);
+  });
+
+  it('a pause that nobody ends says so, and by which key it was set where that has no user', async () => {
+    const [pause] = (await world.get('/pauses')).body.pauses;
+    const by = { ...pause.by, user: null };
+    await answered('**/workspaces/demo/pauses', { pauses: [{ ...pause, by, until: null }] });
+    await open('pauses', 'li.card');
+    expect(await card('nothing.like.this').innerText()).toMatch(
+      new RegExp(`By ${by.key_id} since .+, until somebody lifts it`),
+    );
+  });
+
+  it('a pause is of what was chosen, and as long', async () => {
+    const sent: unknown[] = [];
+    await page.route('**/workspaces/demo/pauses', async (route) => {
+      if (route.request().method() === 'GET') return route.fallback();
+      sent.push(route.request().postDataJSON());
+      await route.fulfill({ status: 201, json: {} });
+    });
+    const form = page.getByRole('form', { name: 'Pause something' });
+    for (const [what, which] of [
+      ['Everything in this workspace', null],
+      ['An upstream', ' payments '],
+    ] as const) {
+      await open('pauses');
+      await page.getByRole('button', { name: 'Pause something' }).click();
+      await form.locator('select').first().selectOption(what);
+      if (which === null) expect(await form.getByLabel('Which').count()).toBe(0);
+      else await form.getByLabel('Which').fill(which);
+      await form.getByLabel('Why?', { exact: false }).fill(' Stock-take ');
+      await form.getByRole('button', { name: 'Pause' }).click();
+      await form.waitFor({ state: 'detached' });
+    }
+    const reason = 'Stock-take';
+    expect(sent).toEqual([
+      { scope: { workspace: true }, reason },
+      { scope: { upstream: 'payments' }, reason },
+    ]);
   });
 
   it('a claim says until when, and what runs under it; units of a pool are released', async () => {
@@ -457,7 +614,8 @@ describe('pauses, claims and passkeys', () => {
       return route.fulfill({ status: 204 });
     });
     await open('passkeys', 'li.card');
-    expect(await card('My phone').innerText()).toContain('never used');
+    expect(await card('My phone').innerText()).toContain('never used, on several devices');
+    expect(await card('My laptop').innerText()).toContain(', on one device');
     expect(await timesIn(card('My laptop'))).toEqual([PASSKEYS[1]?.created_at, PASSKEYS[1]?.last_used_at]);
     await card('My laptop').getByRole('button', { name: 'Remove' }).click();
     await card('My laptop').getByRole('button', { name: 'Yes, remove it' }).click();
@@ -594,7 +752,180 @@ describe('keys', () => {
   });
 });
 
+describe('agents and keys', () => {
+  it('an agent says its team, its owner, its roles, and that it is disabled', async () => {
+    const agent = { id: 'bot/1', team: 'refunds', owner: 'tom', roles: ['payer', 'reader'], disabled: true };
+    const plain = { id: 'plain', team: null, owner: null, roles: [], disabled: false };
+    await answered('**/workspaces/demo/agents', { agents: [agent, plain] });
+    await open('agents', '.agents li');
+    const [first = '', second] = await page.locator('.agents li').allInnerTexts();
+    expect(first.split(/\n+/)).toEqual(['bot/1', 'disabled', 'team refunds', 'of tom', 'payer, reader']);
+    expect(second?.trim()).toBe('plain');
+    expect(await page.getByRole('link', { name: 'bot/1' }).getAttribute('href')).toBe(
+      '/console/demo/effects?agent_id=bot%2F1',
+    );
+    await page.getByText('Keys are made, rotated and revoked with an administrative key.').waitFor();
+  });
+
+  it('keys stand there newest first, those that have ended where they are asked for; nobody revokes the own one', async () => {
+    const { key_id: own } = await (
+      await page.request.get('/console/session', { headers: { 'svc-console': '1' } })
+    ).json();
+    const key = (name: string, more: object = {}) => ({
+      id: `key_${name}`,
+      name,
+      kind: 'account',
+      profile: null,
+      workspace: 'demo',
+      agent_id: null,
+      user_id: 'maria',
+      created_at: ago(HOUR),
+      expires_at: null,
+      last_used_at: null,
+      revoked_at: null,
+      replaced_by: null,
+      ...more,
+    });
+    const keys = [
+      key('own', { id: own }),
+      key('of the bot', { kind: 'agent', agent_id: 'bot', expires_at: ago(-HOUR) }),
+      key('of an administrator', { workspace: null, user_id: null, profile: 'auditor' }),
+      key('of the lab', { workspace: 'lab' }),
+      key('taken away', { revoked_at: ago(HOUR), expires_at: ago(HOUR) }),
+      key('too old', { expires_at: ago(MINUTE) }),
+      key('rotated', { expires_at: ago(MINUTE), replaced_by: 'key_own' }),
+    ];
+    await answered('**/v1/beta/keys', { keys });
+    may = (all) => [...all, 'keys.manage'];
+    await open('agents', '.keys li');
+    const rows = page.locator('.keys li');
+    const told = async (): Promise<unknown> =>
+      (await rows.allInnerTexts()).map((row) =>
+        row
+          .replaceAll(/\s+/g, ' ')
+          .replace(/, until [^R]+/, ', until … ')
+          .trim(),
+      );
+    const inForce = [
+      'of an administrator key_of an administrator account (auditor) no user never used Rotate Revoke',
+      'of the bot key_of the bot agent bot, of maria never used, until … Rotate Revoke',
+      `own ${own} account maria never used Rotate`,
+    ];
+    expect(await told()).toEqual(inForce);
+    await page.getByLabel('Also those that have ended').check();
+    await expect.poll(() => rows.count()).toBe(6);
+    expect(await told()).toEqual([
+      'rotated key_rotated account maria never used replaced',
+      'too old key_too old account maria never used expired',
+      'taken away key_taken away account maria never used revoked',
+      ...inForce,
+    ]);
+  });
+
+  it('a key is made for what was chosen, and for as many days', async () => {
+    await answered('**/v1/beta/keys', { keys: [] });
+    may = (all) => [...all, 'keys.manage'];
+    const sent: unknown[] = [];
+    await page.route('**/v1/beta/users/*/keys', (route) => {
+      sent.push([new URL(route.request().url()).pathname, route.request().postDataJSON()]);
+      return route.fulfill({ status: 201, json: { key: 'svc_1', id: 'key_1' } });
+    });
+    await open('agents', '#keys');
+    const form = page.getByRole('form', { name: 'Make a key' });
+    const make = async (what: string, days: string): Promise<void> => {
+      await page.getByRole('button', { name: 'Make a key' }).click();
+      await form.getByLabel('What for').selectOption(what);
+      if (what.startsWith('For an agent')) await form.locator('select[name=agent]').selectOption('bot');
+      await form.getByLabel('Name, for people').fill(' new ');
+      // Whoever makes it answers for it, if nobody else is named.
+      if (days === 'A day') await form.getByLabel('User who answers for it').fill('o/ga');
+      if (days !== '') await form.getByLabel('How long it is good').selectOption(days);
+      await form.getByRole('button', { name: 'Make it' }).click();
+      await page.getByText('The key new. It is shown this once: keep it now.').waitFor();
+      await page.getByRole('button', { name: 'I have kept it' }).click();
+    };
+    await make('For an agent: it acts as itself', '');
+    await make('For an MCP client: looks only', 'A day');
+    await make('For an administrator: keys, workspaces, policies', 'As the configuration says');
+    const [maria, name] = ['/v1/beta/users/maria/keys', 'new'];
+    expect(sent).toEqual([
+      [maria, { name, kind: 'agent', workspace: 'demo', agent_id: 'bot', expires_in: 90 * 86_400 }],
+      ['/v1/beta/users/o%2Fga/keys', { name, profile: 'mcp_readonly', workspace: 'demo', expires_in: 86_400 }],
+      [maria, { name, kind: 'administrative' }],
+    ]);
+  });
+});
+
+describe('MCP servers', () => {
+  const pin = (name: string, state: string) => ({ tool: `crm.${name}`, upstream: 'crm', name, state });
+  const look = async (server: object, more: object = {}): Promise<void> => {
+    await answered('**/workspaces/demo/pins', {
+      pins: [pin('kept', 'pinned'), pin('lost', 'gone'), pin('new', 'unseen')],
+      servers: [{ upstream: 'crm', failure: null, unapproved: [], unapproved_count: 0, ...server }],
+    });
+    await answered('**/workspaces/demo/pins/crm', { unchanged: false, about: [], tools: [], ...more });
+    await open('servers', 'li.card');
+  };
+
+  it('say what could not be looked at, what nobody has approved, and what is no longer there', async () => {
+    const unapproved = Array.from({ length: 21 }, (_, n) => `tool${n}`);
+    await look({ failure: 'It does not answer.', unapproved, unapproved_count: 30 });
+    const told = (await card('crm').innerText()).replaceAll(/\s+/g, ' ');
+    expect(told).toContain('It could not be looked at: It does not answer.');
+    expect(told).toContain('30 of its tools nobody has approved');
+    expect(told).toContain('tool19 and others');
+    expect(told).not.toContain('tool20');
+    expect(told).toMatch(/Not listed any more lost Not looked at yet new$/);
+    await look({ unapproved: ['one'], unapproved_count: 1 });
+    expect(await card('crm').innerText()).toMatch(/do not see them:\s+one$/m);
+  });
+
+  it('are compared: with what is said of all tools first, and without what is as it was', async () => {
+    const differences = [{ path: '/description', before: 'old', after: 'new' }];
+    await look(
+      {},
+      {
+        about: differences,
+        tools: [
+          { name: 'kept', state: 'unchanged' },
+          { name: 'moved', state: 'renamed', from: 'before', why: 'its schema is the same', differences },
+          { name: null, state: 'unusable' },
+        ],
+      },
+    );
+    await page.getByRole('button', { name: 'What it says now' }).click();
+    const changes = page.locator('li.card h3');
+    await changes.first().waitFor();
+    expect((await changes.allInnerTexts()).map((text) => text.trim())).toEqual([
+      'Of all its tools changed',
+      'moved renamed from before: its schema is the same',
+      'A tool without a name unusable',
+    ]);
+    expect(await page.locator('dl.diff').first().innerText()).toMatch(/\/description\s+old\s+new/);
+    await look({}, { unchanged: true });
+    await page.getByRole('button', { name: 'What it says now' }).click();
+    await page.getByText('It says what was approved.').waitFor();
+  });
+});
+
 describe('health', () => {
+  it('calls nothing a gateway that refuses but what says so, and nothing done where it does', async () => {
+    // As where health has a port of its own.
+    await answered('**/readyz', { title: 'Not found', status: 404 }, 404);
+    await open('health');
+    await page.getByRole('alert').filter({ hasText: 'Something went wrong in this page.' }).waitFor();
+    expect(await page.locator('main .banner[role=status]').count()).toBe(0);
+    const parts = [{ part: 'other', message: 'Not yet.' }];
+    await answered('**/readyz', { ready: false, parts }, 503);
+    await open('health', '.banner.bad');
+    expect(await card('Not yet.').innerText()).toContain('svc status');
+    expect(await page.getByText('Nothing to do').count()).toBe(0);
+    await answered('**/readyz', { ready: true, store: { durability: 'quorum', epoch: 3 } });
+    await open('health', '.banner.ok');
+    await page.getByText('Nothing to do').waitFor();
+    expect(await card('Store').innerText()).toContain('quorum (quorum, epoch 3)');
+  });
+
   it('says that no calls are taken, what keeps it from them, since when, and the command that goes on', async () => {
     const since = ago(HOUR);
     await answered(
