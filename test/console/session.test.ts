@@ -97,7 +97,8 @@ describe('signing in', () => {
     let later = 0;
     let isValid = true;
     const kept = new Map<string, { text: string; until: number }>();
-    const now = (): number => rig.ports.store.now() + later;
+    const begun = rig.ports.store.now();
+    const now = (): number => begun + later;
     const store = {
       ...rig.ports.store,
       now,
