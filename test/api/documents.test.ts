@@ -168,6 +168,8 @@ describe('pages', () => {
     expect(text).toBe(readFileSync(new URL('../../docs/errors/key_reused.md', import.meta.url), 'utf8'));
     const inBrowser = await rig.send('GET', path, { key: null, headers: { accept: 'text/html' } });
     expect(inBrowser.text).toContain('<title>key_reused · svc-gateway</title>');
+    // A cache in between gives neither the other's.
+    expect([headers['vary'], inBrowser.headers['vary']]).toEqual(['accept', 'accept']);
     for (const same of ['/docs', '/docs/errors'])
       expect((await rig.send('GET', `${same}/`, { key: null })).text).toBe(
         (await rig.send('GET', same, { key: null })).text,

@@ -13,6 +13,8 @@ afterEach(async () => {
 async function call(method: string, path: string, body?: unknown, key?: string): Promise<[number, unknown]> {
   const answer = await fetch(`${api.url}${path}`, {
     method,
+    // One that is not answered at all is as wrong as any.
+    signal: AbortSignal.timeout(4_000),
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     headers: key === undefined ? {} : { 'idempotency-key': key },
   });
