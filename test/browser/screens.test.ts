@@ -399,6 +399,147 @@ describe('effects', () => {
   });
 });
 
+describe('an effect', () => {
+  /** Its screen, where the gateway says something else of it. */
+  async function shown(more: object, ready = '#why', ledger: readonly object[] = []): Promise<string> {
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    await answered(`**/v1/workspaces/demo/effects/${happened}`, { effect: { ...effect, ...more }, ledger });
+    await open(`effects/${happened}`, ready);
+    return (await page.innerText('main')).replaceAll(/\s+/g, ' ');
+  }
+
+  it('says what is not shown of it, and what there is not', async () => {
+    const without = await shown({ params: undefined, params_omitted: 'your key may not call the tool', attempt: 3 });
+    expect(without).toContain('Its params are not shown: your key may not call the tool.');
+    expect(without).toMatch(/Attempt 3\b/);
+    const cut = await shown({ params_truncated: true, receipt_id: null, holds: [], upstream_status: undefined });
+    expect(cut).toContain('Some are cut: they are longer than is shown here.');
+    expect(cut).toContain('Only what happened has a receipt.');
+    expect(cut).not.toMatch(/What it took of budgets|HTTP \d|Attempt/);
+  });
+
+  it('says why: no rule, what differed, what policy would have done, and that it was another policy', async () => {
+    const reason = { code: 'state_drift', message: 'The live state is another.' };
+    const mismatches = [{ field: 'amount', assumed: 2000, current: '2500' }];
+    const observed = { would: 'denied_policy', rule: null };
+    const told = await shown({ reason, mismatches, observed, policy: { matched: [], version: 'of before' } });
+    expect(told).toContain('No rule matched, so no rule decided. The live state is another.');
+    expect(told).toContain('amount assumed 2000, found 2500');
+    expect(told).toContain('Policy only observes: it would have been denied_policy (no rule).');
+    expect(told).toContain('It was judged by an earlier version of the policies; lines may have moved.');
+    const { version } = (await world.get('/policies')).body;
+    const matched = ['world/refund-small', 'world/currency'];
+    const own = await shown({ reason: { ...reason, rule: matched[0] }, policy: { matched, version } });
+    expect(own).not.toContain('earlier version');
+    const decided = page.locator('section[aria-labelledby=why] li', { hasText: 'decided' });
+    expect(await decided.locator('.mono').first().innerText()).toBe(matched[0]);
+    expect(await page.locator('section[aria-labelledby=why] li').count()).toBe(2);
+  });
+
+  it('leads to its request while it waits, and says who let it go beyond what', async () => {
+    const beyond = [{ limit: 'budget:world/day', by: 'apr_1' }];
+    const told = await shown({ state: 'pending_approval', approval_id: 'apr_9', beyond }, 'main .banner');
+    expect(told).toContain('Approvers let it go beyond budget world/day, by apr_1.');
+    expect(await page.getByRole('link', { name: 'Open it in the inbox' }).getAttribute('href')).toBe(
+      '/console/demo/inbox?approval=apr_9',
+    );
+  });
+
+  it('whose outcome is unknown says where to look, whether it may be sent again, and who may not settle it', async () => {
+    const state = { state: 'unknown', evidence: null };
+    const told = await shown({ ...state, safe_to_retry: true }, '#unsettled');
+    expect(told).toContain('The answer was lost. Look at payments itself: is it there? The agent may also send');
+    may = (all) => all.filter((one) => one !== 'effects.resolve');
+    const barred = await shown({ ...state, safe_to_retry: false }, '#unsettled');
+    expect(barred).not.toContain('removes duplicates');
+    expect(barred).toContain('Your key may not settle it.');
+  });
+
+  it('says what it gave back, that a window is over, and where nobody knows how it stood', async () => {
+    const [{ unit }] = (await world.get(`/effects/${happened}`)).body.effect.holds;
+    const taken = { budget: 'world/day', unit, bucket: 'b', window: 'w', amount: 1250, spent: 0 };
+    const budgets = [
+      { ...taken, now: null },
+      { ...taken, budget: 'world/sliding', unknown: 'rolling', now: { spent: 5, held: 7, limit: 900 } },
+    ];
+    await answered(/\/effects\/[^/]+\/budgets$/, { budgets });
+    await shown({ hold_state: 'voided' }, '#budgets');
+    const told = () => page.locator('section[aria-labelledby=budgets]').innerText();
+    await expect.poll(told).toMatch(/world\/day\s+It took\s+€12\.50 given back\s+Now\s+Its window is over/);
+    expect(await told()).toMatch(/Now\s+€0\.05 spent, €0\.07 set aside\s+Limit now\s+€9\.00\s+How it stood then/);
+  });
+
+  it('says who did what to it, but for the gateway itself', async () => {
+    const event = (seq: number, kind: string, type: string) => ({
+      seq,
+      at: ago(HOUR),
+      kind,
+      actor: { type, id: 'x\u202e' },
+    });
+    await shown({}, '#ledger', [event(1, 'approval.granted', 'user'), event(2, 'state.drifted', 'gateway')]);
+    const lines = await page.locator('section[aria-labelledby=ledger] li').allInnerTexts();
+    expect(lines.map((line) => line.split(/\n+/).slice(1))).toEqual([
+      ['approval granted', 'by user x\\u202e'],
+      ['state drifted'],
+    ]);
+  });
+});
+
+describe('what a gateway answers', () => {
+  const path = '**/workspaces/demo/budgets';
+  const alert = (text: string): Promise<void> => page.getByRole('alert').filter({ hasText: text }).waitFor();
+
+  it('is said in its words, with each param that is wrong; and that it does not answer, so that nobody knows', async () => {
+    const errors = [
+      { path: '/changes/amount', message: 'is too large' },
+      { path: '/reason', message: 'is missing' },
+    ];
+    await answered(path, { code: 'invalid_request', detail: 'Two faults.', errors }, 400);
+    await open('budgets');
+    await alert('amount is too large; reason is missing');
+    await answered(path, { code: 'insufficient_scope', detail: 'This key may not.' }, 403);
+    await open('budgets');
+    await alert('This key may not.');
+    await page.route(path, (route) => route.fulfill({ status: 502, body: '<html>' }));
+    await open('budgets');
+    await alert('The gateway answered 502.');
+    // What is asked for is tried again; what was to be done is not, and may have been done.
+    await page.route('**/workspaces/demo/pauses/*', (route) => route.abort());
+    await open('pauses', 'li.card');
+    await page.getByRole('button', { name: 'Lift' }).click();
+    await page.getByRole('button', { name: 'Yes, let calls run again' }).click();
+    await alert('The gateway does not answer. Look whether it was done before you repeat it.');
+  });
+
+  it('is asked for again where the gateway sheds load', async () => {
+    let times = 0;
+    await page.route(path, async (route) => {
+      times += 1;
+      if (times > 2) return route.fulfill({ json: { budgets: [] } });
+      await route.fulfill({ status: 503, json: { code: 'not_ready', detail: 'Overloaded.' } });
+    });
+    await open('budgets', '.empty');
+    expect(times).toBe(3);
+  });
+
+  it('leads to signing in where the session is over', async () => {
+    await answered(path, { code: 'missing_key', detail: 'Nobody is signed in.' }, 401);
+    await page.goto('/console/demo/budgets');
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  });
+
+  it('is not said to be live where its stream is away', async () => {
+    await page.route('**/effects/stream', (route) => route.abort());
+    await open('effects?decision=denied_claim&tool=nothing.like', '.empty');
+    expect(await page.locator('.head .mark').innerText()).toBe('Not live');
+    expect(await page.locator('details.folded > summary').textContent()).toBe('Filters (2)');
+    await page.getByText('No effect fits these filters').waitFor();
+    await page.getByRole('button', { name: 'Clear the filters' }).click();
+    await page.locator('a.cells').first().waitFor();
+    expect(new URL(page.url()).search).toBe('');
+  });
+});
+
 describe('the inbox', () => {
   it('sends with each vote the question that it counts for', async () => {
     const ids = [waiting, (await world.run(refund({ payment_id: 'pay_5', amount: 60_100 }))).body.approval.id];
@@ -644,6 +785,16 @@ describe('budgets', () => {
       /Begins anew at .+, in 1[12] h.*\.\s+At this pace it runs out before: 40 calls/,
     );
     expect(await timesIn(card('world/short'))).toEqual([end]);
+    // The fullest first, each with whose it is.
+    expect(await page.locator('li.card h2').allInnerTexts()).toEqual([
+      'world/short bot',
+      'world/enough bot',
+      'world/sliding bot',
+      'world/begun bot',
+    ]);
+    expect(await told('world/enough')).toMatch(
+      /20 calls of 50 calls\s+15 calls spent, 5 calls set aside, 30 calls left\./,
+    );
     expect(await told('world/enough')).toContain('At this pace: 40 calls by then.');
     expect(await told('world/sliding')).toMatch(/Counted over a rolling window\.$/);
     // Too little of it is over to say.
@@ -717,6 +868,23 @@ describe('the company brain', () => {
     const by = entities[0].source.by;
     expect(await card('Team red').innerText()).toMatch(new RegExp(`Version 2, .+, put by ${by.type} ${by.id}$`));
     expect(await timesIn(card('Team red'))).toEqual([entities[0].updated_at]);
+    await open('brain?query=red', '.banner');
+    expect(await page.innerText('main .banner')).toBe('A search is for entities of one type: name it.');
+    await answered('**/brain/search?*', { entities: [entities[0]], truncated: true });
+    await open('brain?query=red&type=team', 'li.card');
+    await page.getByText('There are more. More words find fewer.').waitFor();
+    const asked: (string | null)[] = [];
+    await page.route('**/brain/entities?*', (route) => {
+      const cursor = new URL(route.request().url()).searchParams.get('cursor');
+      asked.push(cursor);
+      const [entity, next] = cursor === null ? [entities[0], 'c/2'] : [entities[1], null];
+      return route.fulfill({ json: { entities: [entity], next_cursor: next } });
+    });
+    await open('brain', 'li.card');
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await expect.poll(() => page.locator('li.card h2').allInnerTexts()).toEqual(['Team red', 'Team blue']);
+    expect(asked).toEqual([null, 'c/2']);
+    expect(await page.getByRole('button', { name: 'Show more' }).count()).toBe(0);
     const source = { kind: 'file', file: 'teams.yaml', line: 7 };
     await answered('**/brain/entities?*', { entities: [{ ...entities[1], source }], next_cursor: null });
     await open('brain', 'li.card');
