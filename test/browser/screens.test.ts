@@ -432,7 +432,7 @@ describe('an effect', () => {
     const own = await shown({ reason: { ...reason, rule: matched[0] }, policy: { matched, version } });
     expect(own).not.toContain('earlier version');
     const decided = page.locator('section[aria-labelledby=why] li', { hasText: 'decided' });
-    expect(await decided.locator('.mono').first().innerText()).toBe(matched[0]);
+    expect(await decided.locator('.mono').allInnerTexts()).toEqual([matched[0]]);
     expect(await page.locator('section[aria-labelledby=why] li').count()).toBe(2);
   });
 
@@ -513,12 +513,13 @@ describe('what a gateway answers', () => {
 
   it('is asked for again where the gateway sheds load', async () => {
     let times = 0;
-    await page.route(path, async (route) => {
+    // These are read once, and not every few seconds.
+    await page.route('**/workspaces/demo/agents', async (route) => {
       times += 1;
-      if (times > 2) return route.fulfill({ json: { budgets: [] } });
+      if (times > 2) return route.fulfill({ json: { agents: [] } });
       await route.fulfill({ status: 503, json: { code: 'not_ready', detail: 'Overloaded.' } });
     });
-    await open('budgets', '.empty');
+    await open('agents', '.empty');
     expect(times).toBe(3);
   });
 
