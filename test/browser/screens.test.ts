@@ -432,7 +432,7 @@ describe('an effect', () => {
     const own = await shown({ reason: { ...reason, rule: matched[0] }, policy: { matched, version } });
     expect(own).not.toContain('earlier version');
     const decided = page.locator('section[aria-labelledby=why] li', { hasText: 'decided' });
-    expect(await decided.locator('.mono').allInnerTexts()).toEqual([matched[0]]);
+    expect(await decided.locator('bdi.mono').allInnerTexts()).toEqual([matched[0]]);
     expect(await page.locator('section[aria-labelledby=why] li').count()).toBe(2);
   });
 
