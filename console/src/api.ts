@@ -56,17 +56,15 @@ export async function ask<Answer = JsonObject>(
 }
 
 async function askOnce<Answer>(method: Method, path: string, body?: JsonObject): Promise<Answer> {
-  let answer: Response;
-  try {
-    answer = await fetch(path, {
-      method,
-      headers: { ...OWN, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      redirect: 'error',
-    });
-  } catch {
-    throw new Problem(0, 'unreachable', 'The gateway does not answer. It is tried again by itself.');
-  }
+  const answer = await fetch(path, {
+    method,
+    headers: { ...OWN, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    redirect: 'error',
+  }).catch(() => {
+    const next = method === 'GET' ? 'It is tried again by itself.' : 'Look whether it was done before you repeat it.';
+    throw new Problem(0, 'unreachable', `The gateway does not answer. ${next}`);
+  });
   if (answer.status === 204) return undefined as Answer;
   const text = await answer.text();
   if (!answer.ok) throw problemOf(answer.status, text);

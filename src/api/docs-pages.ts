@@ -93,6 +93,7 @@ export function addDocsPages(app: ApiApp): void {
     const { code } = request.params;
     if (!Object.hasOwn(CODES, code)) throw refuse('not_found', 'There is no such code.');
     const text = await pageOf(code);
+    reply.header('vary', 'accept');
     if (/\btext\/markdown\b/i.test(request.headers.accept ?? ''))
       return secured(reply).type('text/markdown; charset=utf-8').send(text);
     return sendPage(reply, page(code, pageToHtml(text)));

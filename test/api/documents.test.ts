@@ -1,8 +1,10 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
+import fastify from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pageToHtml } from '../../src/api/docs-pages.ts';
+import { addOpenApi } from '../../src/api/openapi.ts';
 import { CODES } from '../../src/effects/model/codes.ts';
 import { ENDPOINTS } from '../../src/identity/permissions.ts';
 import { type Rig, refund, startRig } from './rig.ts';
@@ -49,6 +51,21 @@ describe('the OpenAPI document', () => {
       const [method = '', path = ''] = route.split(' ');
       expect(document.paths[path]?.[method.toLowerCase()]?.security).toEqual([]);
     }
+  });
+
+  it('says which gateway it is of, and has health only where that is on the same port', async () => {
+    const app = fastify();
+    addOpenApi(app, () => 'https://other.example', '9.8.7', true);
+    const { paths, ...others } = (await app.inject('/openapi.json')).json();
+    await app.close();
+    expect(others).toMatchObject({ info: { version: '9.8.7' }, servers: [{ url: 'https://other.example' }] });
+    const shown = Object.keys(document.paths).filter((path) => !['/livez', '/metrics', '/readyz'].includes(path));
+    expect(Object.keys(paths)).toEqual(shown);
+  });
+
+  it('lets the keys of receipts be kept for minutes, so that one that is new is known', async () => {
+    const { headers } = await rig.send('GET', '/.well-known/jwks.json', { key: null });
+    expect(headers['cache-control']).toBe('public, max-age=300');
   });
 
   it('is one as the standard says', async () => {
@@ -143,6 +160,48 @@ describe('pages', () => {
     expect((await rig.send('GET', '/docs/errors/constructor', { key: null })).status).toBe(404);
   });
 
+  it('about a code are Markdown for who asks for that, have its name as their title, and are there with a slash', async () => {
+    const path = '/docs/errors/key_reused';
+    const asked = { key: null, headers: { accept: 'text/markdown, */*;q=0.1' } };
+    const { status, headers, text } = await rig.send('GET', path, asked);
+    expect([status, headers['content-type']]).toEqual([200, 'text/markdown; charset=utf-8']);
+    expect(text).toBe(readFileSync(new URL('../../docs/errors/key_reused.md', import.meta.url), 'utf8'));
+    const inBrowser = await rig.send('GET', path, { key: null, headers: { accept: 'text/html' } });
+    expect(inBrowser.text).toContain('<title>key_reused · svc-gateway</title>');
+    // A cache in between gives neither the other's.
+    expect([headers['vary'], inBrowser.headers['vary']]).toEqual(['accept', 'accept']);
+    for (const same of ['/docs', '/docs/errors'])
+      expect((await rig.send('GET', `${same}/`, { key: null })).text).toBe(
+        (await rig.send('GET', same, { key: null })).text,
+      );
+  });
+
+  it('are framed by nobody, and tell nobody where their reader came from', async () => {
+    const markdown = { accept: 'text/markdown' };
+    for (const [path, headers] of [
+      ['/', {}],
+      ['/docs', {}],
+      ['/docs/start.js', {}],
+      ['/docs/reference.js', {}],
+      ['/docs/errors', {}],
+      ['/docs/errors/key_reused', {}],
+      ['/docs/errors/key_reused', markdown],
+    ] as const) {
+      const page = await rig.send('GET', path, { key: null, headers });
+      expect([path, page.headers]).toMatchObject([
+        path,
+        {
+          'content-security-policy': expect.stringMatching(
+            /; base-uri 'none'; form-action 'none'; frame-ancestors 'none'$/,
+          ),
+          'x-content-type-options': 'nosniff',
+          'referrer-policy': 'no-referrer',
+          'cross-origin-opener-policy': 'same-origin',
+        },
+      ]);
+    }
+  });
+
   it('the bare address leads to it', async () => {
     const root = await rig.send('GET', '/', { key: null });
     expect([root.status, root.headers['location']]).toEqual([302, '/docs']);
@@ -159,10 +218,25 @@ describe('pages', () => {
     expect(loaded).toEqual(['/openapi.json', '/docs/reference.js', '/docs/start.js']);
     for (const url of loaded) expect((await rig.send('GET', url, { key: null })).status).toBe(200);
     const start = await rig.send('GET', '/docs/start.js', { key: null });
-    expect(start.text).toContain('"telemetry":false');
+    // Each of these would ask another host, or keep a key in the browser.
+    expect(JSON.parse(/\{.*\}/.exec(start.text)?.[0] ?? '')).toEqual({
+      url: '/openapi.json',
+      withDefaultFonts: false,
+      telemetry: false,
+      hideClientButton: true,
+      showDeveloperTools: 'never',
+      agent: { disabled: true },
+      mcp: { disabled: true },
+      persistAuth: false,
+    });
     expect(start.text).not.toMatch(/https?:/);
     const reference = await rig.send('GET', '/docs/reference.js', { key: null });
     expect(reference.text.length).toBeGreaterThan(1_000_000);
+    // It is large: read once an hour, and whole, or seen to be cut off.
+    expect(reference.headers).toMatchObject({
+      'cache-control': 'public, max-age=3600',
+      'content-length': String(Buffer.byteLength(reference.text)),
+    });
     expect(reference.headers['content-security-policy']).toBe(policy);
   });
 });

@@ -749,6 +749,11 @@ describe('keys', () => {
     expect((await rig.send('DELETE', path, { key: rig.keys.admin })).status).toBe(200);
     expect((await rig.send('GET', `${WS}/claims`, { key: oldKey })).status).toBe(401);
     expect((await rig.send('DELETE', `${KEYS}/key_nothing`, { key: rig.keys.admin })).status).toBe(404);
+    // No overlap is none, and not the usual one.
+    const other = await rig.send('POST', KEYS, { key: rig.keys.admin, body });
+    const atOnce = { key: rig.keys.admin, body: { overlap: 0 } };
+    await rig.send('POST', `${KEYS}/${String(other.json['id'])}/rotate`, atOnce);
+    expect((await rig.send('GET', `${WS}/claims`, { key: String(other.json['key']) })).status).toBe(401);
   });
 
   it('of agents and without a user are listed, rotated and revoked like all others', async () => {

@@ -143,6 +143,13 @@ describe('what is sent to a browser', () => {
   it('is named by its content, allows nothing of others, and is asked for once', async () => {
     const first = await fetch(`${world.gateway.url}/console/demo/effects`);
     expect(first.headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self';/);
+    expect(first.headers.get('content-security-policy')).toMatch(
+      /; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'$/,
+    );
+    // What is built next has the same address.
+    expect(first.headers.get('cache-control')).toBe('no-cache');
+    expect(first.headers.get('vary')).toBe('accept-encoding');
+    expect(first.headers.get('x-content-type-options')).toBe('nosniff');
     expect(first.headers.get('x-frame-options')).toBe('DENY');
     for (const policy of ['opener', 'resource'])
       expect(first.headers.get(`cross-origin-${policy}-policy`)).toBe('same-origin');
@@ -153,6 +160,8 @@ describe('what is sent to a browser', () => {
     const asset = await fetch(`${world.gateway.url}${script}`);
     expect(asset.headers.get('cache-control')).toContain('immutable');
     expect(asset.headers.get('content-encoding')).toBe('gzip');
+    const plain = await fetch(`${world.gateway.url}${script}`, { headers: { 'accept-encoding': 'identity' } });
+    expect([plain.headers.get('content-encoding'), await plain.text()]).toEqual([null, await asset.text()]);
     expect((await fetch(`${world.gateway.url}/console/assets/..%2findex.html`)).status).toBe(404);
   });
 });

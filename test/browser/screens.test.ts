@@ -128,7 +128,7 @@ const SUGGESTIONS = {
 const PASSKEYS = ['phone', 'laptop'].map((name, n) => ({
   id: `psk_${name}`,
   name: `My ${name}`,
-  synced: false,
+  synced: n === 0,
   created_at: ago(HOUR),
   last_used_at: n === 0 ? null : ago(MINUTE),
 }));
@@ -202,6 +202,78 @@ describe('what a right opens', () => {
     may = (all) => all.filter((one) => one !== 'approvals.decide');
     await open('inbox', '#question');
     await page.getByText('Your key may look, and not decide.').waitFor();
+  });
+});
+
+describe('beside every screen', () => {
+  /** The session of the page is another from now on. */
+  const sessionIs = (more: object) =>
+    page.route('**/console/session', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), ...more } });
+    });
+
+  it('stands what is paused, why, and how much more, with the way there', async () => {
+    const [pause] = (await world.get('/pauses')).body.pauses;
+    const banner = page.locator('header .banner');
+    for (const [scope, words] of [
+      [{ workspace: true }, 'All calls of the workspace'],
+      [{ tool: 'payments.**' }, 'Tools payments.**'],
+      [{ agent: 'bot' }, 'The agent bot'],
+      [{ upstream: 'payments' }, 'The upstream payments'],
+      [{ key: 'key_1' }, 'The key key_1'],
+    ] as const) {
+      const others = 'agent' in scope ? [pause, pause] : [];
+      await answered('**/workspaces/demo/pauses', { pauses: [{ ...pause, scope }, ...others] });
+      await open('budgets', 'header .banner');
+      expect(await banner.locator('span').innerText()).toBe(
+        `Paused: ${words}, Stock-take${others.length === 2 ? ', and 2 more' : ''}`,
+      );
+      await page.unrouteAll({ behavior: 'ignoreErrors' });
+    }
+    await banner.getByRole('link', { name: 'Look at it' }).click();
+    await page.waitForURL('**/console/demo/pauses');
+    expect(await page.title()).toBe('Pauses · svc');
+  });
+
+  it('stands how much waits, is unknown and is paused; nothing where that is nothing', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const { effect } = (await world.get(`/effects/${unknown}`)).body;
+    const link = (name: string): Promise<string> =>
+      page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name }).innerText();
+    await answered(/approvals\?status=pending/, { approvals: [body, { ...body, id: 'apr_2' }] });
+    await answered(/effects\?state=unknown/, { effects: [effect], next_cursor: 'more' });
+    await answered('**/workspaces/demo/pauses', { pauses: [] });
+    await open('budgets', '.nav .count');
+    await expect.poll(() => link('Inbox')).toMatch(/^Inbox\s*2$/);
+    await expect.poll(() => link('Unknown outcomes')).toMatch(/^Unknown outcomes\s*1\+$/);
+    expect(await link('Pauses')).toBe('Pauses');
+    expect(await page.locator('.nav [aria-current=page]').allInnerTexts()).toEqual(['Budgets']);
+  });
+
+  it('stands who is there, and in which workspace; who sees several changes between them', async () => {
+    const who = page.locator('header .who');
+    await sessionIs({ read_only: true });
+    await open('budgets');
+    expect(await who.innerText()).toMatch(/^maria\s+account key, read-only in demo\b/);
+    expect(await page.getByLabel('Workspace').count()).toBe(0);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+    await sessionIs({ user: null, workspaces: ['demo', 'lab'], may: ['budgets.read', 'pauses.read'] });
+    await answered('**/workspaces/lab/pauses', { pauses: [] });
+    await answered('**/workspaces/lab/budgets', { budgets: [] });
+    await open('budgets');
+    expect(await who.innerText()).toMatch(/^No user\s+account key\s/);
+    await page.getByLabel('Workspace').selectOption('lab');
+    // To the first screen that the key may see.
+    await page.waitForURL('**/console/lab/budgets');
+    await page.getByText('Nothing was spent in any budget that runs now').waitFor();
+  });
+
+  it('stands nothing for a key that sees no workspace, but the way out', async () => {
+    await sessionIs({ workspaces: [] });
+    await page.goto('/console/demo/budgets');
+    await page.getByText('This key sees no workspace.').waitFor();
+    await page.getByRole('button', { name: 'Leave' }).waitFor();
   });
 });
 
@@ -327,6 +399,148 @@ describe('effects', () => {
   });
 });
 
+describe('an effect', () => {
+  /** Its screen, where the gateway says something else of it. */
+  async function shown(more: object, ready = '#why', ledger: readonly object[] = []): Promise<string> {
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    await answered(`**/v1/workspaces/demo/effects/${happened}`, { effect: { ...effect, ...more }, ledger });
+    await open(`effects/${happened}`, ready);
+    return (await page.innerText('main')).replaceAll(/\s+/g, ' ');
+  }
+
+  it('says what is not shown of it, and what there is not', async () => {
+    const without = await shown({ params: undefined, params_omitted: 'your key may not call the tool', attempt: 3 });
+    expect(without).toContain('Its params are not shown: your key may not call the tool.');
+    expect(without).toMatch(/Attempt 3\b/);
+    const cut = await shown({ params_truncated: true, receipt_id: null, holds: [], upstream_status: undefined });
+    expect(cut).toContain('Some are cut: they are longer than is shown here.');
+    expect(cut).toContain('Only what happened has a receipt.');
+    expect(cut).not.toMatch(/What it took of budgets|HTTP \d|Attempt/);
+  });
+
+  it('says why: no rule, what differed, what policy would have done, and that it was another policy', async () => {
+    const reason = { code: 'state_drift', message: 'The live state is another.' };
+    const mismatches = [{ field: 'amount', assumed: 2000, current: '2500' }];
+    const observed = { would: 'denied_policy', rule: null };
+    const told = await shown({ reason, mismatches, observed, policy: { matched: [], version: 'of before' } });
+    expect(told).toContain('No rule matched, so no rule decided. The live state is another.');
+    expect(told).toContain('amount assumed 2000, found 2500');
+    expect(told).toContain('Policy only observes: it would have been denied_policy (no rule).');
+    expect(told).toContain('It was judged by an earlier version of the policies; lines may have moved.');
+    const { version } = (await world.get('/policies')).body;
+    const matched = ['world/refund-small', 'world/currency'];
+    const own = await shown({ reason: { ...reason, rule: matched[0] }, policy: { matched, version } });
+    expect(own).not.toContain('earlier version');
+    const decided = page.locator('section[aria-labelledby=why] li', { hasText: 'decided' });
+    expect(await decided.locator('bdi.mono').allInnerTexts()).toEqual([matched[0]]);
+    expect(await page.locator('section[aria-labelledby=why] li').count()).toBe(2);
+  });
+
+  it('leads to its request while it waits, and says who let it go beyond what', async () => {
+    const beyond = [{ limit: 'budget:world/day', by: 'apr_1' }];
+    const told = await shown({ state: 'pending_approval', approval_id: 'apr_9', beyond }, 'main .banner');
+    expect(told).toContain('Approvers let it go beyond budget world/day, by apr_1.');
+    expect(await page.getByRole('link', { name: 'Open it in the inbox' }).getAttribute('href')).toBe(
+      '/console/demo/inbox?approval=apr_9',
+    );
+  });
+
+  it('whose outcome is unknown says where to look, whether it may be sent again, and who may not settle it', async () => {
+    const state = { state: 'unknown', evidence: null };
+    const told = await shown({ ...state, safe_to_retry: true }, '#unsettled');
+    expect(told).toContain('The answer was lost. Look at payments itself: is it there? The agent may also send');
+    may = (all) => all.filter((one) => one !== 'effects.resolve');
+    const barred = await shown({ ...state, safe_to_retry: false }, '#unsettled');
+    expect(barred).not.toContain('removes duplicates');
+    expect(barred).toContain('Your key may not settle it.');
+  });
+
+  it('says what it gave back, that a window is over, and where nobody knows how it stood', async () => {
+    const [{ unit }] = (await world.get(`/effects/${happened}`)).body.effect.holds;
+    const taken = { budget: 'world/day', unit, bucket: 'b', window: 'w', amount: 1250, spent: 0 };
+    const budgets = [
+      { ...taken, now: null },
+      { ...taken, budget: 'world/sliding', unknown: 'rolling', now: { spent: 5, held: 7, limit: 900 } },
+    ];
+    await answered(/\/effects\/[^/]+\/budgets$/, { budgets });
+    await shown({ hold_state: 'voided' }, '#budgets');
+    const told = () => page.locator('section[aria-labelledby=budgets]').innerText();
+    await expect.poll(told).toMatch(/world\/day\s+It took\s+€12\.50 given back\s+Now\s+Its window is over/);
+    expect(await told()).toMatch(/Now\s+€0\.05 spent, €0\.07 set aside\s+Limit now\s+€9\.00\s+How it stood then/);
+  });
+
+  it('says who did what to it, but for the gateway itself', async () => {
+    const event = (seq: number, kind: string, type: string) => ({
+      seq,
+      at: ago(HOUR),
+      kind,
+      actor: { type, id: 'x\u202e' },
+    });
+    await shown({}, '#ledger', [event(1, 'approval.granted', 'user'), event(2, 'state.drifted', 'gateway')]);
+    const lines = await page.locator('section[aria-labelledby=ledger] li').allInnerTexts();
+    expect(lines.map((line) => line.split(/\n+/).slice(1))).toEqual([
+      ['approval granted', 'by user x\\u202e'],
+      ['state drifted'],
+    ]);
+  });
+});
+
+describe('what a gateway answers', () => {
+  const path = '**/workspaces/demo/budgets';
+  const alert = (text: string): Promise<void> => page.getByRole('alert').filter({ hasText: text }).waitFor();
+
+  it('is said in its words, with each param that is wrong; and that it does not answer, so that nobody knows', async () => {
+    const errors = [
+      { path: '/changes/amount', message: 'is too large' },
+      { path: '/reason', message: 'is missing' },
+    ];
+    await answered(path, { code: 'invalid_request', detail: 'Two faults.', errors }, 400);
+    await open('budgets');
+    await alert('amount is too large; reason is missing');
+    await answered(path, { code: 'insufficient_scope', detail: 'This key may not.' }, 403);
+    await open('budgets');
+    await alert('This key may not.');
+    await page.route(path, (route) => route.fulfill({ status: 502, body: '<html>' }));
+    await open('budgets');
+    await alert('The gateway answered 502.');
+    // What is asked for is tried again; what was to be done is not, and may have been done.
+    await page.route('**/workspaces/demo/pauses/*', (route) => route.abort());
+    await open('pauses', 'li.card');
+    await page.getByRole('button', { name: 'Lift' }).click();
+    await page.getByRole('button', { name: 'Yes, let calls run again' }).click();
+    await alert('The gateway does not answer. Look whether it was done before you repeat it.');
+  });
+
+  it('is asked for again where the gateway sheds load', async () => {
+    let times = 0;
+    // These are read once, and not every few seconds.
+    await page.route('**/workspaces/demo/agents', async (route) => {
+      times += 1;
+      if (times > 2) return route.fulfill({ json: { agents: [] } });
+      await route.fulfill({ status: 503, json: { code: 'not_ready', detail: 'Overloaded.' } });
+    });
+    await open('agents', '.empty');
+    expect(times).toBe(3);
+  });
+
+  it('leads to signing in where the session is over', async () => {
+    await answered(path, { code: 'missing_key', detail: 'Nobody is signed in.' }, 401);
+    await page.goto('/console/demo/budgets');
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  });
+
+  it('is not said to be live where its stream is away', async () => {
+    await page.route('**/effects/stream', (route) => route.abort());
+    await open('effects?decision=denied_claim&tool=nothing.like', '.empty');
+    expect(await page.locator('.head .mark').innerText()).toBe('Not live');
+    expect(await page.locator('details.folded > summary').textContent()).toBe('Filters (2)');
+    await page.getByText('No effect fits these filters').waitFor();
+    await page.getByRole('button', { name: 'Clear the filters' }).click();
+    await page.locator('a.cells').first().waitFor();
+    expect(new URL(page.url()).search).toBe('');
+  });
+});
+
 describe('the inbox', () => {
   it('sends with each vote the question that it counts for', async () => {
     const ids = [waiting, (await world.run(refund({ payment_id: 'pay_5', amount: 60_100 }))).body.approval.id];
@@ -424,12 +638,97 @@ describe('the overview', () => {
   });
 });
 
+describe('the overview of few and of many', () => {
+  it('names eight rules, says over how long it looked, and that nothing was tried', async () => {
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    const denied = (n: number) => ({
+      ...effect,
+      created_at: ago(n === 9 ? 2 * HOUR + MINUTE / 4 : MINUTE),
+      decision: 'denied_policy',
+      state: 'denied',
+      settled_by: null,
+      reason: { code: 'rule_denied', message: 'm', rule: `world/${n}` },
+    });
+    await answered(/\/effects\?limit=200$/, {
+      effects: Array.from({ length: 10 }, (_, n) => denied(n)),
+      next_cursor: null,
+    });
+    await open('overview', '.bar');
+    const refused = page.locator('section', { has: page.getByRole('heading', { name: 'What refused them' }) });
+    expect(await refused.locator('li').count()).toBe(8);
+    await page.getByText('10 in 2 h', { exact: true }).waitFor();
+    await page.getByText('None of them was answered.').waitFor();
+    expect(await page.locator('.rate a').getAttribute('href')).toBe('/console/demo/effects?decision=denied_policy');
+    await answered(/\/effects\?limit=200$/, { effects: [], next_cursor: null });
+    await open('overview');
+    await page.getByText('Nothing was tried yet').waitFor();
+  });
+
+  it('says of half of them, of most and of all how long they took', async () => {
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    const at = Date.parse('2026-11-27T03:04:05.000Z');
+    const took = (ms: number, by = 'owner') => ({
+      ...effect,
+      settled_by: { by },
+      created_at: new Date(at - 7).toISOString(),
+      first_dispatch_at: new Date(at).toISOString(),
+      settled_at: new Date(at + ms).toISOString(),
+    });
+    const lasted = [90, 10, 20, 11_000, 30];
+    // What a person settled later says nothing of the upstream.
+    const effects = [...lasted.map((ms) => took(ms)), took(99_000, 'user')];
+    await answered(/\/effects\?limit=200$/, { effects, next_cursor: null });
+    await open('overview', '.bar');
+    const told = (title: RegExp) => page.getByLabel(title).locator('dd').allInnerTexts();
+    expect(await told(/to the answer/)).toEqual(['30 ms', '90 ms', '11 s']);
+    expect(await told(/people who were asked/)).toEqual(['7 ms', '7 ms', '7 ms']);
+  });
+});
+
 describe('pauses, claims and passkeys', () => {
   it('a pause says who, why and until when', async () => {
     const [pause] = (await world.get('/pauses')).body.pauses;
     await open('pauses', 'li.card');
     expect(await card('nothing.like.this').innerText()).toMatch(/Stock-take\s+By tom since .+, until /);
     expect(await timesIn(card('nothing.like.this'))).toEqual([pause.created_at, pause.until]);
+  });
+
+  it('a pause that nobody ends says so, and by which key it was set where that has no user', async () => {
+    const [pause] = (await world.get('/pauses')).body.pauses;
+    const by = { ...pause.by, user: null };
+    await answered('**/workspaces/demo/pauses', { pauses: [{ ...pause, by, until: null }] });
+    await open('pauses', 'li.card');
+    expect(await card('nothing.like.this').innerText()).toMatch(
+      new RegExp(`By ${by.key_id} since .+, until somebody lifts it`),
+    );
+  });
+
+  it('a pause is of what was chosen, and as long', async () => {
+    const sent: unknown[] = [];
+    await page.route('**/workspaces/demo/pauses', async (route) => {
+      if (route.request().method() === 'GET') return route.fallback();
+      sent.push(route.request().postDataJSON());
+      await route.fulfill({ status: 201, json: {} });
+    });
+    const form = page.getByRole('form', { name: 'Pause something' });
+    for (const [what, which] of [
+      ['Everything in this workspace', null],
+      ['An upstream', ' payments '],
+    ] as const) {
+      await open('pauses');
+      await page.getByRole('button', { name: 'Pause something' }).click();
+      await form.locator('select').first().selectOption(what);
+      if (which === null) expect(await form.getByLabel('Which').count()).toBe(0);
+      else await form.getByLabel('Which').fill(which);
+      await form.getByLabel('Why?', { exact: false }).fill(' Stock-take ');
+      await form.getByRole('button', { name: 'Pause' }).click();
+      await form.waitFor({ state: 'detached' });
+    }
+    const reason = 'Stock-take';
+    expect(sent).toEqual([
+      { scope: { workspace: true }, reason },
+      { scope: { upstream: 'payments' }, reason },
+    ]);
   });
 
   it('a claim says until when, and what runs under it; units of a pool are released', async () => {
@@ -457,7 +756,8 @@ describe('pauses, claims and passkeys', () => {
       return route.fulfill({ status: 204 });
     });
     await open('passkeys', 'li.card');
-    expect(await card('My phone').innerText()).toContain('never used');
+    expect(await card('My phone').innerText()).toContain('never used, on several devices');
+    expect(await card('My laptop').innerText()).toContain(', on one device');
     expect(await timesIn(card('My laptop'))).toEqual([PASSKEYS[1]?.created_at, PASSKEYS[1]?.last_used_at]);
     await card('My laptop').getByRole('button', { name: 'Remove' }).click();
     await card('My laptop').getByRole('button', { name: 'Yes, remove it' }).click();
@@ -486,6 +786,16 @@ describe('budgets', () => {
       /Begins anew at .+, in 1[12] h.*\.\s+At this pace it runs out before: 40 calls/,
     );
     expect(await timesIn(card('world/short'))).toEqual([end]);
+    // The fullest first, each with whose it is.
+    expect(await page.locator('li.card h2').allInnerTexts()).toEqual([
+      'world/short bot',
+      'world/enough bot',
+      'world/sliding bot',
+      'world/begun bot',
+    ]);
+    expect(await told('world/enough')).toMatch(
+      /20 calls of 50 calls\s+15 calls spent, 5 calls set aside, 30 calls left\./,
+    );
     expect(await told('world/enough')).toContain('At this pace: 40 calls by then.');
     expect(await told('world/sliding')).toMatch(/Counted over a rolling window\.$/);
     // Too little of it is over to say.
@@ -559,6 +869,23 @@ describe('the company brain', () => {
     const by = entities[0].source.by;
     expect(await card('Team red').innerText()).toMatch(new RegExp(`Version 2, .+, put by ${by.type} ${by.id}$`));
     expect(await timesIn(card('Team red'))).toEqual([entities[0].updated_at]);
+    await open('brain?query=red', '.banner');
+    expect(await page.innerText('main .banner')).toBe('A search is for entities of one type: name it.');
+    await answered('**/brain/search?*', { entities: [entities[0]], truncated: true });
+    await open('brain?query=red&type=team', 'li.card');
+    await page.getByText('There are more. More words find fewer.').waitFor();
+    const asked: (string | null)[] = [];
+    await page.route('**/brain/entities?*', (route) => {
+      const cursor = new URL(route.request().url()).searchParams.get('cursor');
+      asked.push(cursor);
+      const [entity, next] = cursor === null ? [entities[0], 'c/2'] : [entities[1], null];
+      return route.fulfill({ json: { entities: [entity], next_cursor: next } });
+    });
+    await open('brain', 'li.card');
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await expect.poll(() => page.locator('li.card h2').allInnerTexts()).toEqual(['Team red', 'Team blue']);
+    expect(asked).toEqual([null, 'c/2']);
+    expect(await page.getByRole('button', { name: 'Show more' }).count()).toBe(0);
     const source = { kind: 'file', file: 'teams.yaml', line: 7 };
     await answered('**/brain/entities?*', { entities: [{ ...entities[1], source }], next_cursor: null });
     await open('brain', 'li.card');
@@ -594,7 +921,180 @@ describe('keys', () => {
   });
 });
 
+describe('agents and keys', () => {
+  it('an agent says its team, its owner, its roles, and that it is disabled', async () => {
+    const agent = { id: 'bot/1', team: 'refunds', owner: 'tom', roles: ['payer', 'reader'], disabled: true };
+    const plain = { id: 'plain', team: null, owner: null, roles: [], disabled: false };
+    await answered('**/workspaces/demo/agents', { agents: [agent, plain] });
+    await open('agents', '.agents li');
+    const [first = '', second] = await page.locator('.agents li').allInnerTexts();
+    expect(first.split(/\n+/)).toEqual(['bot/1', 'disabled', 'team refunds', 'of tom', 'payer, reader']);
+    expect(second?.trim()).toBe('plain');
+    expect(await page.getByRole('link', { name: 'bot/1' }).getAttribute('href')).toBe(
+      '/console/demo/effects?agent_id=bot%2F1',
+    );
+    await page.getByText('Keys are made, rotated and revoked with an administrative key.').waitFor();
+  });
+
+  it('keys stand there newest first, those that have ended where they are asked for; nobody revokes the own one', async () => {
+    const { key_id: own } = await (
+      await page.request.get('/console/session', { headers: { 'svc-console': '1' } })
+    ).json();
+    const key = (name: string, more: object = {}) => ({
+      id: `key_${name}`,
+      name,
+      kind: 'account',
+      profile: null,
+      workspace: 'demo',
+      agent_id: null,
+      user_id: 'maria',
+      created_at: ago(HOUR),
+      expires_at: null,
+      last_used_at: null,
+      revoked_at: null,
+      replaced_by: null,
+      ...more,
+    });
+    const keys = [
+      key('own', { id: own }),
+      key('of the bot', { kind: 'agent', agent_id: 'bot', expires_at: ago(-HOUR) }),
+      key('of an administrator', { workspace: null, user_id: null, profile: 'auditor' }),
+      key('of the lab', { workspace: 'lab' }),
+      key('taken away', { revoked_at: ago(HOUR), expires_at: ago(HOUR) }),
+      key('too old', { expires_at: ago(MINUTE) }),
+      key('rotated', { expires_at: ago(MINUTE), replaced_by: 'key_own' }),
+    ];
+    await answered('**/v1/beta/keys', { keys });
+    may = (all) => [...all, 'keys.manage'];
+    await open('agents', '.keys li');
+    const rows = page.locator('.keys li');
+    const told = async (): Promise<unknown> =>
+      (await rows.allInnerTexts()).map((row) =>
+        row
+          .replaceAll(/\s+/g, ' ')
+          .replace(/, until [^R]+/, ', until … ')
+          .trim(),
+      );
+    const inForce = [
+      'of an administrator key_of an administrator account (auditor) no user never used Rotate Revoke',
+      'of the bot key_of the bot agent bot, of maria never used, until … Rotate Revoke',
+      `own ${own} account maria never used Rotate`,
+    ];
+    expect(await told()).toEqual(inForce);
+    await page.getByLabel('Also those that have ended').check();
+    await expect.poll(() => rows.count()).toBe(6);
+    expect(await told()).toEqual([
+      'rotated key_rotated account maria never used replaced',
+      'too old key_too old account maria never used expired',
+      'taken away key_taken away account maria never used revoked',
+      ...inForce,
+    ]);
+  });
+
+  it('a key is made for what was chosen, and for as many days', async () => {
+    await answered('**/v1/beta/keys', { keys: [] });
+    may = (all) => [...all, 'keys.manage'];
+    const sent: unknown[] = [];
+    await page.route('**/v1/beta/users/*/keys', (route) => {
+      sent.push([new URL(route.request().url()).pathname, route.request().postDataJSON()]);
+      return route.fulfill({ status: 201, json: { key: 'svc_1', id: 'key_1' } });
+    });
+    await open('agents', '#keys');
+    const form = page.getByRole('form', { name: 'Make a key' });
+    const make = async (what: string, days: string): Promise<void> => {
+      await page.getByRole('button', { name: 'Make a key' }).click();
+      await form.getByLabel('What for').selectOption(what);
+      if (what.startsWith('For an agent')) await form.locator('select[name=agent]').selectOption('bot');
+      await form.getByLabel('Name, for people').fill(' new ');
+      // Whoever makes it answers for it, if nobody else is named.
+      if (days === 'A day') await form.getByLabel('User who answers for it').fill('o/ga');
+      if (days !== '') await form.getByLabel('How long it is good').selectOption(days);
+      await form.getByRole('button', { name: 'Make it' }).click();
+      await page.getByText('The key new. It is shown this once: keep it now.').waitFor();
+      await page.getByRole('button', { name: 'I have kept it' }).click();
+    };
+    await make('For an agent: it acts as itself', '');
+    await make('For an MCP client: looks only', 'A day');
+    await make('For an administrator: keys, workspaces, policies', 'As the configuration says');
+    const [maria, name] = ['/v1/beta/users/maria/keys', 'new'];
+    expect(sent).toEqual([
+      [maria, { name, kind: 'agent', workspace: 'demo', agent_id: 'bot', expires_in: 90 * 86_400 }],
+      ['/v1/beta/users/o%2Fga/keys', { name, profile: 'mcp_readonly', workspace: 'demo', expires_in: 86_400 }],
+      [maria, { name, kind: 'administrative' }],
+    ]);
+  });
+});
+
+describe('MCP servers', () => {
+  const pin = (name: string, state: string) => ({ tool: `crm.${name}`, upstream: 'crm', name, state });
+  const look = async (server: object, more: object = {}): Promise<void> => {
+    await answered('**/workspaces/demo/pins', {
+      pins: [pin('kept', 'pinned'), pin('lost', 'gone'), pin('new', 'unseen')],
+      servers: [{ upstream: 'crm', failure: null, unapproved: [], unapproved_count: 0, ...server }],
+    });
+    await answered('**/workspaces/demo/pins/crm', { unchanged: false, about: [], tools: [], ...more });
+    await open('servers', 'li.card');
+  };
+
+  it('say what could not be looked at, what nobody has approved, and what is no longer there', async () => {
+    const unapproved = Array.from({ length: 21 }, (_, n) => `tool${n}`);
+    await look({ failure: 'It does not answer.', unapproved, unapproved_count: 30 });
+    const told = (await card('crm').innerText()).replaceAll(/\s+/g, ' ');
+    expect(told).toContain('It could not be looked at: It does not answer.');
+    expect(told).toContain('30 of its tools nobody has approved');
+    expect(told).toContain('tool19 and others');
+    expect(told).not.toContain('tool20');
+    expect(told).toMatch(/Not listed any more lost Not looked at yet new$/);
+    await look({ unapproved: ['one'], unapproved_count: 1 });
+    expect(await card('crm').innerText()).toMatch(/do not see them:\s+one$/m);
+  });
+
+  it('are compared: with what is said of all tools first, and without what is as it was', async () => {
+    const differences = [{ path: '/description', before: 'old', after: 'new' }];
+    await look(
+      {},
+      {
+        about: differences,
+        tools: [
+          { name: 'kept', state: 'unchanged' },
+          { name: 'moved', state: 'renamed', from: 'before', why: 'its schema is the same', differences },
+          { name: null, state: 'unusable' },
+        ],
+      },
+    );
+    await page.getByRole('button', { name: 'What it says now' }).click();
+    const changes = page.locator('li.card h3');
+    await changes.first().waitFor();
+    expect((await changes.allInnerTexts()).map((text) => text.trim())).toEqual([
+      'Of all its tools changed',
+      'moved renamed from before: its schema is the same',
+      'A tool without a name unusable',
+    ]);
+    expect(await page.locator('dl.diff').first().innerText()).toMatch(/\/description\s+old\s+new/);
+    await look({}, { unchanged: true });
+    await page.getByRole('button', { name: 'What it says now' }).click();
+    await page.getByText('It says what was approved.').waitFor();
+  });
+});
+
 describe('health', () => {
+  it('calls nothing a gateway that refuses but what says so, and nothing done where it does', async () => {
+    // As where health has a port of its own.
+    await answered('**/readyz', { title: 'Not found', status: 404 }, 404);
+    await open('health');
+    await page.getByRole('alert').filter({ hasText: 'Something went wrong in this page.' }).waitFor();
+    expect(await page.locator('main .banner[role=status]').count()).toBe(0);
+    const parts = [{ part: 'other', message: 'Not yet.' }];
+    await answered('**/readyz', { ready: false, parts }, 503);
+    await open('health', '.banner.bad');
+    expect(await card('Not yet.').innerText()).toContain('svc status');
+    expect(await page.getByText('Nothing to do').count()).toBe(0);
+    await answered('**/readyz', { ready: true, store: { durability: 'quorum', epoch: 3 } });
+    await open('health', '.banner.ok');
+    await page.getByText('Nothing to do').waitFor();
+    expect(await card('Store').innerText()).toContain('quorum (quorum, epoch 3)');
+  });
+
   it('says that no calls are taken, what keeps it from them, since when, and the command that goes on', async () => {
     const since = ago(HOUR);
     await answered(

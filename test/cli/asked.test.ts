@@ -408,6 +408,89 @@ test('svc resume without a pause is 1 while something is paused, with --json too
   for (const more of [[], ['--json']]) expect((await svc('resume', ...more, ...to)).code).toBe(0);
 });
 
+test('svc resume lists what is paused, until when and why, and how it is lifted; named, it lifts that one alone', async () => {
+  const pause = { id: 'pau_1', scope: { agent: 'bot' }, until: '2030-01-01T00:00:00.000Z', reason: 'Stock-take' };
+  answer = { pauses: [pause, { ...pause, id: 'pau_2', until: null }] };
+  const { out } = await svc('resume', ...to);
+  expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['pause', 'scope', 'until', 'reason'],
+    ['pau_1', '{"agent":"bot"}', '2030-01-01T00:00:00.000Z', 'Stock-take'],
+    ['pau_2', '{"agent":"bot"}', 'Stock-take'],
+    ['Lift one with: svc resume <pause>'],
+  ]);
+  asked = [];
+  expect(JSON.parse((await svc('resume', 'pau_2', '--json', ...to)).out)).toEqual({ lifted: ['pau_2'] });
+  expect(asked).toEqual([`GET ${W}/pauses`, `DELETE ${W}/pauses/pau_2`]);
+  answer = { pauses: [] };
+  expect((await svc('resume', '--all', ...to)).out).toBe('Nothing is paused.');
+});
+
+test('svc pause says until when it is, and that nothing has the name that it stops', async () => {
+  const words = ['pause', '--agent', 'bto', '--reason', 'r', ...to];
+  answer = { id: 'pau_1', until: null };
+  expect((await svc(...words)).out).toBe('Paused, until it is resumed: pau_1');
+  answer = { id: 'pau_1', until: '2030-01-01T00:00:00.000Z', warning: 'No agent bto is known.' };
+  const { out } = await svc(...words);
+  expect(out).toBe('Paused, until 2030-01-01T00:00:00.000Z: pau_1\nWarning: No agent bto is known.');
+});
+
+test('svc allowances: how often it was used, until when it is, for which calls, and by whom', async () => {
+  const allowance = {
+    id: 'alw_1',
+    status: 'open',
+    used: 1,
+    times: 3,
+    expires_at: '2030-01-01T00:00:00.000Z',
+    agent_id: 'bot',
+    tool: 'payments.refund',
+    target: 'payment:1',
+    given_by: 'maria',
+  };
+  answer = { allowances: [allowance], next_cursor: null };
+  const { out } = await svc('allowances', 'list', ...to);
+  expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['allowance', 'status', 'used', 'until', 'agent', 'tool', 'target', 'given by'],
+    ['alw_1', 'open', '1 of 3', allowance.expires_at, 'bot', 'payments.refund', 'payment:1', 'maria'],
+  ]);
+  expect(JSON.parse((await svc('allowances', 'list', '--json', ...to)).out)).toEqual(answer);
+  answer = { ...allowance, status: 'revoked' };
+  expect(JSON.parse((await svc('allowances', 'revoke', 'alw_1', '--json', ...to)).out)).toEqual(answer);
+});
+
+test('svc console: the link alone is on standard output; to people it says that it is theirs', async () => {
+  answer = { url: 'http://localhost/console/sign-in#link=x', expires_at: 't' };
+  const { out, err } = await svc('console', ...to);
+  expect([out, asked]).toEqual(['http://localhost/console/sign-in#link=x', ['POST /v1/beta/console/links {}']]);
+  expect(err).toBe('Opens once, within five minutes. Do not send it to others: it signs them in as you.');
+  const inJson = await svc('console', '--json', ...to);
+  expect([JSON.parse(inJson.out), inJson.err]).toEqual([answer, '']);
+});
+
+test.each(['0m', '1w', '30', '1.5h', '-1h', '1234567s', ''])(
+  'svc pause --for %j: that is no duration, and nothing is paused',
+  async (text) => {
+    const { code, err } = await svc('pause', '--all', `--for=${text}`, '--reason', 'r', ...to);
+    expect([code, asked]).toEqual([64, []]);
+    expect(err).toContain('A duration is a number and s, m, h or d, e.g. 30m.');
+  },
+);
+
+test('a key comes from its file without the line break at its end; a file that is none says what it is', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-keys-'));
+  vi.stubEnv('SVC_API_KEY', '');
+  const file = join(folder, 'key');
+  writeFileSync(file, 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD\n');
+  answer = { pauses: [] };
+  const said = async (name: string) => {
+    const { code, out, err } = await svc('resume', ...to, '--key-file', name);
+    return [code, out, err];
+  };
+  expect(await said(file)).toEqual([0, 'Nothing is paused.', '']);
+  expect(await said(folder)).toEqual([2, '', `svc: ${folder} is a folder; name a file in it.`]);
+  expect(await said(`${file}s`)).toEqual([2, '', `svc: There is no file ${file}s.`]);
+  rmSync(folder, { recursive: true });
+});
+
 test.each([
   ['90s', 90_000],
   ['30m', 1_800_000],

@@ -36,7 +36,21 @@ test('the tour plays every decision it speaks of, and its receipt holds', async 
     'duplicate_blocked',
     'denied_policy',
   ]);
-  expect(rows.slice(13).map((row) => row.split(/ {2,}/).slice(2))).toEqual([
+  // What each says of its reason, of whether it happened, and of what to do next.
+  expect(rows.map((row) => row.split(/ {2,}/).slice(2))).toEqual([
+    ['committed', 'yes', 'proceed'],
+    ['already_committed', 'yes', 'proceed'],
+    ['already_committed', 'yes', 'proceed'],
+    ['key_reused', 'no', 'block'],
+    ['rule_denied', 'no', 'block'],
+    ['approval_required', 'no', 'wait'],
+    ['committed', 'yes', 'proceed'],
+    ['state_drift', 'no', 'replan'],
+    ['paused', 'no', 'wait'],
+    ['outcome_unknown', 'maybe', 'resolve'],
+    ['outcome_unknown', 'maybe', 'resolve'],
+    ['committed', 'yes', 'proceed'],
+    ['budget_exceeded', 'no', 'block'],
     ['committed', 'yes', 'proceed'],
     ['already_committed', 'yes', 'proceed'],
     ['rule_denied', 'no', 'block'],

@@ -59,6 +59,19 @@ afterEach(async () => {
       await rig.ports.store.removePasskey(user, id, { type: 'user', id: user });
 });
 
+const OF_MARIA = {
+  user: 'maria',
+  madeBy: null,
+  name: 'For a while',
+  kind: 'account',
+  profile: null,
+  workspace: 'demo',
+  agentId: null,
+  scopes: null,
+  allowedTools: null,
+  expiresInMs: null,
+} as const;
+
 describe('a passkey is added', () => {
   it('by who has shown a key, and is listed, and removed, by its owner and an administrator', async () => {
     const id = await added(maria, createAuthenticator());
@@ -90,6 +103,33 @@ describe('a passkey is added', () => {
       status: 403,
       json: { code: 'origin_not_allowed' },
     });
+  });
+
+  it('by a device that is asked for what signs in without a name, and for no certificate; no cache keeps the challenge', async () => {
+    const id = await added(maria, createAuthenticator());
+    const { headers, text } = await as(maria, 'POST', '/console/passkeys/options', {});
+    expect(headers['cache-control']).toBe('no-store');
+    const { credential } = (await rig.ports.store.passkey(id)) ?? {};
+    expect(JSON.parse(text).options).toMatchObject({
+      user: { name: 'maria' },
+      attestation: 'none',
+      authenticatorSelection: { residentKey: 'required', requireResidentKey: true, userVerification: 'required' },
+      excludeCredentials: [{ id: credential, type: 'public-key', transports: ['internal'] }],
+    });
+  });
+
+  it('for no key without a user: nobody could be told whose it is', async () => {
+    const made = rig.ports.keys.create({ ...OF_MARIA, user: null });
+    if (made.kind === 'refused') throw new Error('the key is good');
+    await rig.ports.store.putKey(made.record, { type: 'key', id: made.record.id });
+    const nobody = await signedIn({ key: made.key });
+    expect(await as(nobody, 'POST', '/console/passkeys/options', {})).toMatchObject({
+      status: 403,
+      json: { code: 'wrong_key_kind' },
+    });
+    // It is shown once more by itself, though it is nobody's.
+    const again = await as(nobody, 'POST', '/console/session', { key: made.key, step_up: true });
+    expect(again.status).toBe(204);
   });
 
   it('once: not with a challenge that was answered, and not by two', async () => {
@@ -315,18 +355,7 @@ describe('signing in with a passkey', () => {
 
   it('follows a key to its successor, and ends with the key', async () => {
     const authenticator = createAuthenticator();
-    const made = rig.ports.keys.create({
-      user: 'maria',
-      madeBy: null,
-      name: 'For a while',
-      kind: 'account',
-      profile: null,
-      workspace: 'demo',
-      agentId: null,
-      scopes: null,
-      allowedTools: null,
-      expiresInMs: null,
-    });
+    const made = rig.ports.keys.create(OF_MARIA);
     if (made.kind === 'refused') throw new Error('the key is good');
     const actor = { type: 'user', id: 'maria' } as const;
     await rig.ports.store.putKey(made.record, actor);

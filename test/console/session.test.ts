@@ -44,6 +44,9 @@ describe('signing in', () => {
     const made = await rig.send('POST', '/v1/beta/console/links', { key: rig.keys.approver });
     // Nor is the link itself kept anywhere on the way.
     expect(made.headers['cache-control']).toBe('no-store');
+    const left = Date.parse(String(made.json['expires_at'])) - rig.ports.store.now();
+    expect(left).toBeGreaterThan(4 * 60_000);
+    expect(left).toBeLessThanOrEqual(5 * 60_000);
     const token = /#link=(.+)$/.exec(String(made.json['url']))?.[1] ?? '';
     const headers = await signedIn({ link: token });
     const { json, headers: said } = await as(headers, 'GET', '/console/session');
@@ -77,6 +80,8 @@ describe('signing in', () => {
     expect(left).toBeGreaterThan(8 * 3_600_000 - 60_000);
     expect(left).toBeLessThanOrEqual(8 * 3_600_000);
     expect(await seen('readonly')).toMatchObject({ read_only: true, roles: [] });
+    // An administrator sees all of them.
+    expect((await seen('admin'))['workspaces']).toEqual(rig.ports.directory.workspaces());
   });
 
   it('of many who open a link at once, one gets in', async () => {
@@ -92,7 +97,8 @@ describe('signing in', () => {
     let later = 0;
     let isValid = true;
     const kept = new Map<string, { text: string; until: number }>();
-    const now = (): number => rig.ports.store.now() + later;
+    const begun = rig.ports.store.now();
+    const now = (): number => begun + later;
     const store = {
       ...rig.ports.store,
       now,
@@ -129,7 +135,11 @@ describe('signing in', () => {
     expect(await sessions.visitorOf(headers)).toBeNull();
     of = principal;
     expect(await sessions.visitorOf(headers)).not.toBeNull();
-    later += 8 * 60 * 60_000;
+    // To the millisecond, as the store keeps it.
+    const { until = 0 } = [...kept.values()].at(-1) ?? {};
+    later += until - now() - 1;
+    expect(await sessions.visitorOf(headers)).toMatchObject({ until });
+    later += 1;
     expect(await sessions.visitorOf(headers)).toBeNull();
   });
 

@@ -67,6 +67,12 @@ test('the demo says on standard error what /readyz says of the log, and nothing 
   const asJson = await saidByDemo(/^\{/, ['--json']);
   const first: Record<string, string> = JSON.parse(asJson.out);
   expect(first['console_url']).toMatch(/^http:\/\/localhost:\d+\/console\/sign-in#link=/);
+  const { url } = first;
+  expect(first).toMatchObject({ event: 'ready', proxy_url: `${url}/payments`, workspace: 'demo' });
+  // The line to try is a call of the agent that goes through.
+  const [, at = '', body = ''] = /^curl -sS (\S+) .* -d '(.+)'$/.exec(first['curl'] ?? '') ?? [];
+  expect([at, JSON.parse(body)]).toMatchObject([`${url}/v1/workspaces/demo/effects`, { tool: 'payments.refund' }]);
+  expect(readFileSync(join(home, first['administrative_key_file'] ?? ''), 'utf8')).toMatch(/^svc_admin_/);
   const levels = asJson.err
     .trimEnd()
     .split('\n')
@@ -83,6 +89,8 @@ test('the demo says on standard error what /readyz says of the log, and nothing 
   // The link signs in to the console by itself, and the line to try has the agent's key.
   expect(asText.out).toMatch(/^ {2}console +http:\/\/localhost:\d+\/console\/sign-in#link=\S/m);
   expect(asText.out).toContain(`-H 'X-API-Key: ${keys.agent}'`);
+  expect(asText.out).toMatch(/^ {2}admin key +in the file data\/admin\.key$/m);
+  expect(asText.out).toMatch(/^ {2}data +\.\/data \(delete it to begin anew\)$/m);
   // Each start has a call of its own to try.
   expect(idempotencyKeyIn(first['curl'])).toMatch(/^demo-/);
   expect(idempotencyKeyIn(asText.out)).not.toBe(idempotencyKeyIn(first['curl']));

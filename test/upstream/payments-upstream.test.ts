@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type PaymentsUpstream, startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
 
@@ -12,6 +13,8 @@ afterEach(async () => {
 async function call(method: string, path: string, body?: unknown, key?: string): Promise<[number, unknown]> {
   const answer = await fetch(`${api.url}${path}`, {
     method,
+    // One that is not answered at all is as wrong as any.
+    signal: AbortSignal.timeout(4_000),
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     headers: key === undefined ? {} : { 'idempotency-key': key },
   });
@@ -46,8 +49,24 @@ test('payments, mails, deployments', async () => {
   expect((await call('POST', '/v1/deployments', { service: 'web', version: '1' }))[0]).toBe(201);
   expect((await call('POST', '/v1/deployments', { service: 'web' }))[0]).toBe(400);
   expect((await call('POST', '/v1/mails'))[0]).toBe(400);
+  const tooLong = { to: 'a@b.c', subject: 's'.repeat(64 * 1024) };
+  expect((await call('POST', '/v1/mails', tooLong))[0]).toBe(400);
+  for (const amount of [0, 1.5, '5', 2 ** 53])
+    expect((await call('POST', '/v1/payments', { amount, currency: 'EUR', customer: 'cus' }))[0]).toBe(400);
+  const [, deployment] = await call('POST', '/v1/deployments', { service: 'web', version: '2' });
+  const { id } = deployment as { id: string };
+  expect(await call('GET', `/v1/deployments/${id}?expand=all`)).toEqual([200, deployment]);
   expect((await call('GET', '/v1/nothing'))[0]).toBe(404);
   expect((await call('DELETE', '/v1/payments/pay_1'))[0]).toBe(405);
+});
+
+test('a path that is none is at nothing, and ends nothing', async () => {
+  expect((await call('GET', '/v1/payments/%zz'))[0]).toBe(404);
+  expect((await call('GET', '/v1/refunds/by-key/%'))[0]).toBe(404);
+  expect((await call('POST', '/v1/payments/%ff/refunds', { amount: 1, currency: 'EUR' }))[0]).toBe(404);
+  // Keys of callers are any text.
+  const [, refund] = await call('POST', '/v1/payments/pay_1/refunds', { amount: 1, currency: 'EUR' }, 'a/b %');
+  expect(await call('GET', `/v1/refunds/by-key/${encodeURIComponent('a/b %')}`)).toEqual([200, refund]);
 });
 
 test('an answer is lost on request, the effect is not', async () => {
@@ -85,6 +104,34 @@ test('the desk closes tickets, and tells how often it mailed about one', async (
   expect(await use('delete_ticket', 'T-1')).toEqual(says('T-1 is gone'));
   expect(await use('find_ticket', 'T-1')).toEqual(says('T-1 is open; mails sent: 0'));
   expect(await use('open_ticket', 'T-1')).toMatchObject({ result: { isError: true } });
+});
+
+test('the desk begins sessions, lists its tools, and says what it does not know', async () => {
+  const ask = async (method: string, more: object = { id: 7 }): Promise<unknown> => {
+    const [status, answer] = await call('POST', '/mcp', { jsonrpc: '2.0', method, ...more });
+    return [status, answer];
+  };
+  const result = (of: unknown) => [200, { jsonrpc: '2.0', id: 7, result: of }];
+  expect(await ask('initialize')).toMatchObject(result({ protocolVersion: '2025-11-25', capabilities: { tools: {} } }));
+  expect(await ask('ping')).toEqual(result({}));
+  // What the demo's lock file has approved.
+  const pinned: readonly { readonly tool: object }[] = JSON.parse(readFileSync('config/desk.lock.json', 'utf8')).tools;
+  expect(await ask('tools/list')).toMatchObject(
+    result({ tools: expect.arrayContaining(pinned.map(({ tool }) => expect.objectContaining(tool))) }),
+  );
+  expect(await ask('resources/list')).toEqual([
+    200,
+    { jsonrpc: '2.0', id: 7, error: { code: -32_601, message: 'Method not found' } },
+  ]);
+  expect((await fetch(`${api.url}/mcp`)).status).toBe(405);
+  const told = await fetch(`${api.url}/mcp`, {
+    method: 'POST',
+    body: JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' }),
+  });
+  expect([told.status, await told.text()]).toEqual([202, '']);
+  expect(await ask('tools/call', { id: 7, params: { name: 'close_ticket', arguments: {} } })).toEqual(
+    result({ content: [{ type: 'text', text: 'ticket_id is missing' }], isError: true }),
+  );
 });
 
 test('listens where it is wanted, and elsewhere where that port is taken', async () => {

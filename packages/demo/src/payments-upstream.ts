@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { readBody } from '../../../src/bytes/gathered.ts';
+import { percentDecoded } from '../../../src/bytes/percent-decoded.ts';
 import { parseStrictJson } from '../../../src/json/strict.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 
@@ -140,7 +141,7 @@ class Payments {
   #write(path: string, body: JsonObject): Answer {
     const ofPayment = /^\/v1\/payments\/([^/]+)\/refunds$/.exec(path)?.[1];
     if (ofPayment !== undefined) {
-      const payment = this.#payments.get(decodeURIComponent(ofPayment));
+      const payment = this.#payments.get(percentDecoded(ofPayment) ?? '');
       return payment === undefined ? refused(404, 'there is no such payment') : this.#refund(payment, body);
     }
     switch (path) {
@@ -176,10 +177,10 @@ class Payments {
 
   #read(path: string): Answer {
     const ofPayment = /^\/v1\/payments\/([^/]+)$/.exec(path)?.[1];
-    const payment = ofPayment === undefined ? undefined : this.#payments.get(decodeURIComponent(ofPayment));
+    const payment = ofPayment === undefined ? undefined : this.#payments.get(percentDecoded(ofPayment) ?? '');
     if (payment !== undefined) return { status: 200, body: paymentBody(payment) };
     const byKey = /^\/v1\/refunds\/by-key\/([^/]+)$/.exec(path)?.[1];
-    const earlier = byKey === undefined ? undefined : this.#answered.get(decodeURIComponent(byKey));
+    const earlier = byKey === undefined ? undefined : this.#answered.get(percentDecoded(byKey) ?? '');
     if (earlier !== undefined) return { status: 200, body: earlier.body };
     const thing = this.#things.get(path);
     return thing === undefined ? refused(404, 'there is nothing at this path') : { status: 200, body: thing };
