@@ -824,7 +824,7 @@ describe('what happened', () => {
     expect(ids(await list({ agent_id: 'other-bot' }))).toEqual([]);
     const words = async (tool: string, args: object) =>
       (await world.call(world.keys.account, tool, args)).text.split('\n')[0];
-    expect(await words('svc.executions.list', { limit: 1 })).toBe('1 effects, and there are more, newest first.');
+    expect(await words('svc.executions.list', { limit: 1 })).toBe('1 effect, and there are more, newest first.');
     expect(await words('svc.executions.list', { agent_id: 'other-bot' })).toBe('No effect fits.');
     const first = await list({ limit: 1 });
     const second = await list({ limit: 1, cursor: first.next_cursor });

@@ -629,7 +629,7 @@ describe('an explanation', () => {
     ]);
     expect(asked[0]?.headers).toEqual(sent);
     expect(structured['rules']).toMatchObject([{ rule: 's/hit' }, { rule: 's/near' }, { rule: 's/far' }]);
-    expect(text).toMatch(/^bot called a\.b and got committed\. 1 rules match; one change away: s\/near\./);
+    expect(text).toMatch(/^bot called a\.b and got committed\. 1 rule matches; one change away: s\/near\./);
   });
 
   test('has a hundred rules, and says how many there are beside', async () => {
