@@ -581,6 +581,9 @@ describe('what is unknown', () => {
 
 describe('what is unknown, and may still arrive', () => {
   it('is not called one that did not happen, whatever the clock of the reader says', async () => {
+    // Signed in first: the call may still arrive for some seconds only.
+    const ahead = await signedInBy(others);
+    await ahead.page.addInitScript('const now = Date.now; Date.now = () => now() + 3_600_000;');
     const { body } = await world.run(refund({ payment_id: 'pay_17', reason: 'mode:drop_after' }));
     await open('unknown', '.unknown input');
     await page.locator('.unknown input').first().check();
@@ -588,8 +591,6 @@ describe('what is unknown, and may still arrive', () => {
     await page.getByText('Something may still be under way', { exact: false }).waitFor();
     expect(await page.getByRole('button', { name: 'Settle it' }).isDisabled()).toBe(true);
     // A clock that is ahead lets it be asked: the gateway refuses it, and the console says so.
-    const ahead = await signedInBy(others);
-    await ahead.page.addInitScript('const now = Date.now; Date.now = () => now() + 3_600_000;');
     await open(`effects/${body.effect_id}`, '#unsettled', ahead.page);
     await ahead.page.getByLabel('It did not happen', { exact: false }).check();
     await ahead.page.getByRole('button', { name: 'Settle it' }).click();
