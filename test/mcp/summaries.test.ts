@@ -556,6 +556,17 @@ describe('a list of requests for approval', () => {
 });
 
 describe('an explanation', () => {
+  /** Of a call of the tool `a.b`, unless the test says otherwise. */
+  const explaining = (of: Pick<ControlPorts, 'policies' | 'store'> & Partial<ControlPorts>) =>
+    explainTools({
+      ...PORTS,
+      inLine: (_key, make) => make(),
+      installation: notAsked,
+      catalog: () => createCatalog([makeTool({ name: 'a.b' })]),
+      directory: { agent: () => AGENT },
+      ...of,
+    });
+
   /** Of a call that was made under other policies, a day before a rule was over. */
   test('judges a call as of its own time, and says that policies are others now', async () => {
     const set = compileText(
@@ -564,13 +575,8 @@ describe('an explanation', () => {
     );
     const explain = async (policyVersion: string) =>
       answerOf(
-        explainTools({
-          ...PORTS,
-          inLine: (_key, make) => make(),
-          installation: notAsked,
+        explaining({
           policies: () => ({ mode: 'enforce', set }),
-          catalog: () => createCatalog([makeTool({ name: 'a.b' })]),
-          directory: { agent: () => AGENT },
           openParams: () => ({ params: {} }),
           policyInput: ({ now, tool }) => policyCall({ now, tool }),
           store: {
@@ -600,13 +606,8 @@ describe('an explanation', () => {
     const asked: JudgeInput[] = [];
     // Rules read all that was sent, and not only what makes it another action.
     const sent = { 'x-tenant': 'a', 'user-agent': 'u' };
-    const tools = explainTools({
-      ...PORTS,
-      inLine: (_key, make) => make(),
-      installation: notAsked,
+    const tools = explaining({
       policies: () => ({ mode: 'enforce', set }),
-      catalog: () => createCatalog([makeTool({ name: 'a.b' })]),
-      directory: { agent: () => AGENT },
       openParams: () => ({
         params: { n: 1, x: 0, y: 0 },
         requestIp: '10.0.0.7',
@@ -637,13 +638,8 @@ describe('an explanation', () => {
       `${HEAD}rules:\n${Array.from({ length: 103 }, (_, n) => `  - { id: r${n}, effect: allow, match: { tools: [a.b] } }\n`).join('')}`,
       [makeTool({ name: 'a.b' })],
     );
-    const tools = explainTools({
-      ...PORTS,
-      inLine: (_key, make) => make(),
-      installation: notAsked,
+    const tools = explaining({
       policies: () => ({ mode: 'enforce', set }),
-      catalog: () => createCatalog([makeTool({ name: 'a.b' })]),
-      directory: { agent: () => AGENT },
       openParams: () => ({ params: {} }),
       policyInput: ({ now, tool }) => policyCall({ now, tool }),
       store: { ...STORE, effect: async () => EFFECT },
@@ -660,10 +656,7 @@ describe('an explanation', () => {
   ])('of a call whose %s is gone has the rules by name, and what decided then', async (what, catalog) => {
     const matched = [{ rule: 's/one', effect: 'deny', unknown: [] }] as const;
     const trace = { ...EFFECT.trace, matched, policyVersion: 'then' };
-    const tools = explainTools({
-      ...PORTS,
-      inLine: (_key, make) => make(),
-      installation: notAsked,
+    const tools = explaining({
       policies: () => ({ mode: 'enforce', set: POLICIES }),
       catalog: () => catalog,
       directory: { agent: () => null },
@@ -680,10 +673,7 @@ describe('an explanation', () => {
   });
 
   test('is of a call or of a policy, not of both and not of none', async () => {
-    const tools = explainTools({
-      ...PORTS,
-      inLine: (_key, make) => make(),
-      installation: notAsked,
+    const tools = explaining({
       policies: notAsked,
       store: STORE,
     });

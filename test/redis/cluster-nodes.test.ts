@@ -4,16 +4,17 @@ import { StoreUnavailable } from '../../src/effects/store.ts';
 import { openCluster, openSinglePrimary } from '../../src/stores/redis/topology.ts';
 import { type RedisServer, routeTo, startRedis, until } from './servers.ts';
 
+const SETTINGS = {
+  access: { username: null, password: null, database: 0, tls: false },
+  durability: 'fsync',
+  allowWeakDurability: false,
+  gatewayId: 'one',
+  clock: () => '',
+  atFirstStart: () => false,
+} as const;
+
 /** A cluster as a gateway sees it. */
-const clusterAt = (port: number) =>
-  openCluster([{ host: '127.0.0.1', port }], {
-    access: { username: null, password: null, database: 0, tls: false },
-    durability: 'fsync',
-    allowWeakDurability: false,
-    gatewayId: 'one',
-    clock: () => '',
-    atFirstStart: () => false,
-  });
+const clusterAt = (port: number) => openCluster([{ host: '127.0.0.1', port }], SETTINGS);
 
 it('once the nodes of the configuration are gone, those that the cluster named are asked where its slots are', async () => {
   // Without an append-only file no gateway works on it, so there is no connection yet that could be asked instead.
@@ -99,17 +100,7 @@ it('where a server names no host it is its own; what says nothing of a place is 
 
 it('a server is worked on once its settings are corrected, or once it is a primary, and not before', async () => {
   const server = await startRedis(['--maxmemory-policy', 'allkeys-lru']);
-  const single = openSinglePrimary(
-    { kind: 'address', address: { host: '127.0.0.1', port: server.port } },
-    {
-      access: { username: null, password: null, database: 0, tls: false },
-      durability: 'fsync',
-      allowWeakDurability: false,
-      gatewayId: 'one',
-      clock: () => '',
-      atFirstStart: () => false,
-    },
-  );
+  const single = openSinglePrimary({ kind: 'address', address: { host: '127.0.0.1', port: server.port } }, SETTINGS);
   const primary = single.primaryOf('demo');
   await expect(single.ready()).rejects.toThrow('noeviction');
   expect(() => primary.connection()).toThrow('noeviction');

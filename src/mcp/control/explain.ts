@@ -11,10 +11,10 @@ import {
   type ControlTool,
   defineTool,
   faulty,
+  many,
   type ToolAnswer,
   type ToolCall,
   type ToolFaults,
-  many,
 } from './tool.ts';
 import { absent, visibleEffect } from './may-use.ts';
 

@@ -5,7 +5,7 @@ import { timeToWire } from '../../effects/wire/time.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { ControlPorts } from './ports.ts';
 import { AnyObject, args, Items } from './schemas.ts';
-import { answered, type ControlTool, defineTool, type ToolCall, many } from './tool.ts';
+import { answered, type ControlTool, defineTool, many, type ToolCall } from './tool.ts';
 
 /** How much is looked at for one summary: the newest. Records may be large, so pages are short. */
 const MOST_EFFECTS = 1_000;

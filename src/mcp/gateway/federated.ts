@@ -8,6 +8,7 @@ import { refused, resultMessage, RPC, type RpcMessage, type RpcRequest } from '.
 import { acquainted, cacheable, inForm, noMethod, pageOf } from '../own-answers.ts';
 import type { Era } from '../protocol.ts';
 import type { Catalog } from '../../upstreams/catalog.ts';
+import { CHANGED } from '../../upstreams/mcp/pin-watch.ts';
 import { VERSION } from '../../version.ts';
 import { note } from './access.ts';
 import { isAskedHere } from './approval-url.ts';
@@ -271,8 +272,6 @@ function metaOf({ _meta: meta }: JsonObject, era: Era): JsonObject {
   const others = Object.entries(meta).filter(([name]) => !name.startsWith('io.modelcontextprotocol/'));
   return { _meta: Object.fromEntries(others) };
 }
-
-const CHANGED = Buffer.from('notifications/tools/list_changed');
 
 /**
  * Listens to the bytes of a stream for a server's word that its tools have changed, wherever the bytes are parted. It

@@ -15,7 +15,7 @@ import { connectionNames, passesBack } from '../http/answer.ts';
 import { open, type Opened } from './open.ts';
 import { type Guarded, guarded, isPacked, type NamesGateway } from './own-addresses.ts';
 import { answerServer, OwnSession } from './own-session.ts';
-import type { PinWatch } from './pin-watch.ts';
+import { type PinWatch, CHANGED } from './pin-watch.ts';
 import { eventOf, serverEvents } from './server-events.ts';
 import { withCredentials, type Reached } from './server-requests.ts';
 import { inSharedSession, ownCall } from './shared-session.ts';
@@ -221,7 +221,7 @@ async function hearOne(
       retryMs = event.retryMs ?? retryMs;
       const { data } = event;
       // Whoever calls: in a session that clients share, none of them hears it.
-      if (data?.includes('notifications/tools/list_changed') === true) upstream.pins.doubt(upstream);
+      if (data?.includes(CHANGED) === true) upstream.pins.doubt(upstream);
       const received = data === null ? null : await guarded(data, upstream.namesGateway);
       // What a client might read as something else than the gateway is left out.
       if (data !== null && received === null) continue;

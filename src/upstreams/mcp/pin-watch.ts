@@ -6,6 +6,8 @@ import type { McpCall } from '../../effects/model/tool.ts';
 import { inspectServer } from './inspect-server.ts';
 import type { Reached } from './server-requests.ts';
 
+/** With this a server announces that its tools have changed. */
+export const CHANGED = Buffer.from('notifications/tools/list_changed');
 /** What was seen longer ago is looked at again beside the next call, ms. */
 const FRESH_MS = 60_000;
 /** What was seen longer ago is not relied on: the next call waits for a look, ms. */

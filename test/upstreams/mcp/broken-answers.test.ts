@@ -1,16 +1,13 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Client } from 'undici';
 import type { McpCall } from '../../../src/effects/model/tool.ts';
 import type { MessageListener } from '../../../src/effects/upstream.ts';
 import type { JsonObject } from '../../../src/json/value.ts';
-import { AgentSessions, sendCall } from '../../../src/upstreams/mcp/mcp-upstream.ts';
-import { OwnSession } from '../../../src/upstreams/mcp/own-session.ts';
-import { PinWatch } from '../../../src/upstreams/mcp/pin-watch.ts';
+import { sendCall } from '../../../src/upstreams/mcp/mcp-upstream.ts';
 import { makeDispatch, makeTool } from '../tool.ts';
+import { reached } from './reached.ts';
 
 const call: McpCall = { kind: 'mcp', name: 'pay', pinned: {}, isError: 'unknown', onClientClose: 'finish' };
 
@@ -25,27 +22,6 @@ afterAll(() => {
   server.close();
 });
 
-/** The server as the gateway reaches it. */
-function reached() {
-  const { port } = server.address() as AddressInfo;
-  const url = `http://127.0.0.1:${port}`;
-  const mcp = { path: '/mcp', allow: [] };
-  const through = new Client(url);
-  return {
-    settings: { id: 'crm', url, timeoutMs: 1_000, network: 'any', credentials: null, mcp } as const,
-    through,
-    session: new OwnSession(),
-    agentSessions: new AgentSessions(() => 0),
-    pins: new PinWatch(
-      () => 0,
-      () => undefined,
-    ),
-    limits: { responseBytes: 10_000, responseKeptBytes: 1_000 },
-    namesGateway: () => false,
-    now: () => 0,
-  };
-}
-
 /** What becomes of a call that the server answers so. */
 async function sent(
   kind: 'read' | 'write' = 'write',
@@ -53,7 +29,7 @@ async function sent(
   rest: JsonObject = {},
   heard: Partial<MessageListener> = {},
 ) {
-  const upstream = reached();
+  const upstream = reached(server);
   const proxied = {
     kind: 'message',
     id: 1,
@@ -160,7 +136,7 @@ test.each([
         } else response.writeHead(method === 'tools/call' ? status : 202).end();
       });
     };
-    const upstream = reached();
+    const upstream = reached(server);
     const dispatch = makeDispatch({ tool: makeTool({ kind: 'write', timeoutMs: 3_000 }), proxied: null });
     for (const _ of [1, 2]) expect((await sendCall(upstream, dispatch, call)).kind).toBe('failed');
     expect(sessions).toBe(begun);
@@ -215,7 +191,7 @@ test('a connection carries the next call where its server ends the stream behind
   let connections = 0;
   const count = (): void => void (connections += 1);
   server.on('connection', count);
-  const upstream = reached();
+  const upstream = reached(server);
   const dispatch = makeDispatch({ tool: makeTool({ kind: 'write', timeoutMs: 3_000 }), proxied: null });
   let stream: ServerResponse | null = null;
   answer = (response, request) => {
@@ -248,7 +224,7 @@ test('a connection carries the next call where its server ends the stream behind
 }, 20_000);
 
 test('an event that is too long ends its stream: the server sees that nobody reads on', async () => {
-  const upstream = reached();
+  const upstream = reached(server);
   let closed: Promise<unknown> = Promise.resolve();
   answer = (response) => {
     closed = once(response, 'close');

@@ -1,14 +1,10 @@
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { gzipSync } from 'node:zlib';
-import { Client } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { AgentSessions } from '../../../src/upstreams/mcp/mcp-upstream.ts';
-import { OwnSession } from '../../../src/upstreams/mcp/own-session.ts';
 import { type Change, passThrough } from '../../../src/upstreams/mcp/pass-through.ts';
-import { PinWatch } from '../../../src/upstreams/mcp/pin-watch.ts';
+import { reached } from './reached.ts';
 
 let answer: (response: ServerResponse) => void;
 let closed: Promise<unknown>;
@@ -34,23 +30,7 @@ const STREAM = { 'content-type': 'text/event-stream' };
 /** What a request that the server answers so is answered with. */
 async function passed(how: (response: ServerResponse) => void, changed: Change | null = CHANGE) {
   answer = how;
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const through = new Client(url);
-  const mcp = { path: '/mcp', allow: [] };
-  const upstream = {
-    settings: { id: 'crm', url, timeoutMs: 1_000, network: 'any', credentials: null, mcp } as const,
-    through,
-    session: new OwnSession(),
-    agentSessions: new AgentSessions(() => 0),
-    pins: new PinWatch(
-      () => 0,
-      () => undefined,
-    ),
-    limits: { responseBytes: 10_000, responseKeptBytes: 1_000 },
-    namesGateway: () => false,
-    now: () => 0,
-  };
-  return passThrough(upstream, REQUEST, new AbortController().signal, changed);
+  return passThrough(reached(server), REQUEST, new AbortController().signal, changed);
 }
 
 /** The same, as its client reads it. */
