@@ -13,10 +13,7 @@ const WARM_UP = 2_000;
 const HEAP_CALLS = 2_000;
 const HEAP_TRIES = 20;
 const OVERLOADED_MS = 1_000;
-/**
- * Each counted alone, and the cheapest one counts: what the gateway does by the clock falls on some of them, and on most
- * where the machine is slow.
- */
+/** Each counted alone, and the cheapest one counts: a timer may fall on some of them. Intervals wait meanwhile. */
 const CALLS = 30;
 /** After the answer, for what is done when it has gone. */
 const SETTLING_MS = 10;

@@ -8,6 +8,7 @@ import { Session } from 'node:inspector';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import { createServer } from 'node:net';
 import { dirname } from 'node:path';
+import timers from 'node:timers';
 import { fileURLToPath } from 'node:url';
 import v8 from 'node:v8';
 import { BroadcastChannel, isMainThread, MessagePort, threadId } from 'node:worker_threads';
@@ -80,6 +81,26 @@ for (const name of ['parse', 'stringify']) wrap(JSON, name, 'jsonTexts');
 wrap(MessagePort.prototype, 'postMessage', 'messages');
 // Threads that share memory wake each other without a message.
 wrap(Atomics, 'notify', 'messages');
+
+/** Intervals that came due while a write was counted: what is done by the clock is no part of it, and done afterwards. */
+const due = new Map();
+let isHeld = false;
+
+const { setInterval: setOriginal } = timers;
+globalThis.setInterval = timers.setInterval = (callback, ...others) => {
+  const tick = (...args) => {
+    if (isHeld) due.set(tick, args);
+    else callback(...args);
+  };
+  return setOriginal(tick, ...others);
+};
+syncBuiltinESMExports();
+
+function letGo() {
+  isHeld = false;
+  for (const [tick, args] of due) tick(...args);
+  due.clear();
+}
 
 const promises = createHook({
   init(_id, type) {
@@ -171,14 +192,22 @@ function heapSince(end, { statistics }) {
 
 const OPS = {
   'start calls': () => post('Profiler.startPreciseCoverage', { callCount: true, detailed: false }),
-  'reset calls': () => void takeCalls(),
-  'take calls': takeCalls,
+  'reset calls'() {
+    isHeld = true;
+    takeCalls();
+  },
+  'take calls'() {
+    const calls = takeCalls();
+    letGo();
+    return calls;
+  },
   'stop calls': () => post('Profiler.stopPreciseCoverage'),
   'start counts': () => begin(null),
   'start places': () => begin(new Map()),
   'take counts'() {
     isCounting = false;
     promises.disable();
+    letGo();
     return { ...counts, ...(places === null ? {} : { places: [...places] }) };
   },
   'start heap'() {
@@ -194,6 +223,7 @@ function begin(ofPromises) {
   for (const name of Object.keys(counts)) delete counts[name];
   places = ofPromises;
   promises.enable();
+  isHeld = true;
   isCounting = true;
 }
 
