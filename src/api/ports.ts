@@ -131,7 +131,9 @@ export interface ApiPorts {
     /** What was seen of the MCP servers, beside their pinned tools. */
     seen(): readonly {
       readonly upstream: string;
+      /** Why it could not be read; `null` where it could, or has not been read. */
       readonly failure: string | null;
+      /** Names that it lists and nobody has approved. */
       readonly unapproved: readonly string[];
     }[];
     /** What a server says now beside what was approved, or why it cannot be read; `null` if there is no such server. */

@@ -1,36 +1,23 @@
+import type { ApiPorts } from '../api/ports.ts';
 import type { Reason } from '../effects/model/decision.ts';
 import type { Note } from '../effects/model/note.ts';
 import { pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { comparisonInSteps, type LiveServer, type PinComparison, type ServerWords } from '../pins/compare.ts';
 import type { PinnedTool } from '../pins/lock-file.ts';
-import type { PinState } from '../pins/observed.ts';
 import { type Catalog, type PinnedAt, pinnedAt } from '../upstreams/catalog.ts';
 import type { McpUpstream } from '../upstreams/mcp/mcp-upstream.ts';
 import { type OnSeen, pinOf } from '../upstreams/mcp/pin-watch.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
 import { inSlices } from './slices.ts';
 
+type Shown = ApiPorts['pins'];
+
 /** Whether the tools of MCP servers are as they were approved. */
-export interface PinView {
-  /** How a tool stands to its pin; `null` where it has none. */
-  stateOf(tool: Tool): PinState | null;
+export interface PinView extends Shown {
   /** What is to be waited for before a call is judged; `null` where enough is known. */
   known(tool: Tool): Promise<void> | null;
   /** Why a call of the tool is refused whatever policy says; `null` where its pin refuses nothing. */
   refusal(tool: Tool): Reason | null;
-  /** What the gateway saw of the MCP servers, beside their pinned tools. */
-  seen(): readonly {
-    readonly upstream: string;
-    /** Why the last look at it failed; `null` where it did not, or there was none. */
-    readonly failure: string | null;
-    /** Names that it lists and nobody has approved. */
-    readonly unapproved: readonly string[];
-  }[];
-  /**
-   * Looks what a server says now, and compares it with what was approved.
-   * @returns why the server cannot be read, in its place; `null` if no MCP server has this id
-   */
-  compare(upstream: string): Promise<PinComparison | string | null>;
 }
 
 interface Declared {

@@ -12,6 +12,8 @@ function world() {
   const server = {
     history: 'a1',
     replicas: ['online'],
+    /** What `CLUSTER NODES` says; `null`: it is no node of a cluster. */
+    nodes: null as string | null,
     mark: 'ok',
     confirmed: 9,
     /** What the next pipeline fails with. */
@@ -36,9 +38,11 @@ function world() {
       const { lost } = server;
       server.lost = null;
       if (lost !== null) throw lost;
+      if (command[0] === 'CLUSTER' && server.nodes !== null) return server.nodes;
       if (command[0] !== 'INFO') return '1';
       const lines = server.replicas.map((state, n) => `slave${n}:ip=127.0.0.1,port=1,state=${state},offset=1,lag=0`);
-      return ['role:master', ...lines, `master_replid:${server.history}`].join('\r\n');
+      const enabled = `cluster_enabled:${server.nodes === null ? 0 : 1}`;
+      return ['role:master', ...lines, `master_replid:${server.history}`, enabled].join('\r\n');
     },
     reset: () => void (resets += 1),
   };
@@ -74,6 +78,31 @@ it('each replica that was in sync under this history has to confirm; what is in 
   vi.advanceTimersByTime(1_000);
   await barrier.wait('w', '1');
   expect(counts.slice(3)).toEqual([1, 1]);
+  barrier.close();
+});
+
+it('of a cluster, one that has gone to another primary has to confirm no more; one that has failed has to', async () => {
+  const { server, barrier, counts } = world();
+  server.nodes = '';
+  server.replicas = ['online', 'online', 'online'];
+  await barrier.wait('w', '1');
+  const rest = '0 1700000000000 1 connected';
+  server.nodes = [
+    `aa 127.0.0.1:1@2 myself,master - ${rest} 0-5460`,
+    `bb 127.0.0.1:2@3 slave,fail aa ${rest}`,
+    `cc 127.0.0.1:3@4 slave aa ${rest}`,
+    `dd 127.0.0.1:4@5 slave ee ${rest}`,
+    `ee 127.0.0.1:5@6 master - ${rest} 5461-16383`,
+    '',
+  ].join('\n');
+  server.replicas = ['online'];
+  vi.advanceTimersByTime(1_000);
+  await barrier.wait('w', '1');
+  // Where the server does not say it, all count.
+  server.nodes = '';
+  vi.advanceTimersByTime(1_000);
+  await barrier.wait('w', '1');
+  expect(counts).toEqual([3, 2, 2]);
   barrier.close();
 });
 

@@ -258,8 +258,13 @@ export interface RedisCluster {
   readonly replicas: readonly RedisServer[];
   /** Which of {@link nodes} had the slot of a key at first. */
   primaryOf(key: string): Promise<RedisServer>;
+  /** Kills one, of which the others say soon that it is lost; on a busy machine they would say so of others before. */
+  kill(node: RedisServer): Promise<void>;
   stop(): Promise<void>;
 }
+
+/** As docs/operating/redis.md advises, ms. */
+const CLUSTER_NODE_TIMEOUT_MS = 2_000;
 
 /** First slot of each of three primaries, and the end. */
 const EDGES = [0, 5461, 10_923, 16_384] as const;
@@ -267,9 +272,11 @@ const EDGES = [0, 5461, 10_923, 16_384] as const;
 /** A cluster of three primaries, each with so many replicas. */
 export async function startCluster(replicas = 0): Promise<RedisCluster> {
   const settings = [
-    ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'],
+    ['--cluster-enabled', 'yes', '--cluster-node-timeout', '15000'],
     // As docs/operating/redis.md advises: slots whose primary is lost do not take the others with them.
     ['--cluster-require-full-coverage', 'no'],
+    // A replica stays where a test has put it.
+    ['--cluster-allow-replica-migration', 'no'],
   ].flat();
   const start = (): Promise<RedisServer> => startRedis(settings, true);
   const [nodes, others] = await Promise.all([
@@ -315,6 +322,11 @@ export async function startCluster(replicas = 0): Promise<RedisCluster> {
     nodes,
     replicas: others,
     primaryOf,
+    async kill(node) {
+      for (const { client } of [...nodes, ...others])
+        await client.config('SET', 'cluster-node-timeout', CLUSTER_NODE_TIMEOUT_MS);
+      await node.kill();
+    },
     async stop() {
       await Promise.all([...nodes, ...others].map((node) => node.stop()));
     },

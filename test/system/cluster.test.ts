@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { awakeMs } from '../awake-clock.ts';
-import { type RedisCluster, startCluster, until } from '../redis/servers.ts';
+import { type RedisCluster, type RedisServer, startCluster, until } from '../redis/servers.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import { makeApiKey } from './gateway.ts';
 import { steadyCalls } from './steady-calls.ts';
@@ -49,8 +49,13 @@ describe('gateways on a cluster of three primaries', () => {
     const lost = cluster.replicas.filter((_, index) => index % cluster.nodes.length === at);
     for (const replica of lost) await replica.kill();
     try {
+      // Begins with reading, which fails already.
+      const key = { name: 'lost', kind: 'account', workspace: 'demo' };
+      const made = await fleet.ask(0, 'POST', '/v1/beta/users/tom/keys', key, fleet.gateways[0]?.administrativeKey);
+      expect(made.status).toBe(503);
       await until(async () => (await fleet.ask(0, 'GET', '/readyz')).body.ready === false);
       expect((await fleet.run(0, refund())).body).toMatchObject({ decision: 'committed' });
+      expect((await fleet.ask(0, 'GET', '/readyz')).body.ready).toBe(false);
     } finally {
       for (const replica of lost) await replica.start();
       for (const replica of lost)
@@ -60,13 +65,31 @@ describe('gateways on a cluster of three primaries', () => {
       await until(async () => (await fleet.ask(gateway, 'GET', '/readyz')).body.ready === true);
   });
 
+  it('go on where a replica has gone to another primary, as Redis sends one to where none is left', async () => {
+    const owner = await cluster.primaryOf('{demo}');
+    const moved = cluster.replicas[cluster.nodes.indexOf(owner)];
+    const of = async (primary: RedisServer): Promise<void> => {
+      await moved?.client.call('CLUSTER', 'REPLICATE', String(await primary.client.call('CLUSTER', 'MYID')));
+      const port = `master_port:${primary.port}\r\nmaster_link_status:up`;
+      await until(async () => (await moved?.client.info('replication'))?.includes(port) === true);
+    };
+    expect((await fleet.run(0, refund())).body).toMatchObject({ decision: 'committed' });
+    await of(await cluster.primaryOf('{_}'));
+    try {
+      // What is sent before they are counted anew may be refused.
+      await until(async () => (await fleet.run(0, refund())).body.decision === 'committed');
+    } finally {
+      await of(owner);
+    }
+  });
+
   it('go on by themselves when the primary of a workspace is killed; nothing answered is lost, nothing runs twice', async () => {
     const other = await elsewhere(fleet);
     const calls = steadyCalls(fleet, [0, 1]);
     try {
       await calls.more(30);
       const owner = await cluster.primaryOf('{demo}');
-      await owner.kill();
+      await cluster.kill(owner);
       const killed = awakeMs();
       // Workspaces on the other nodes go on meanwhile.
       await other();

@@ -448,7 +448,7 @@ describe('a fail-over within a cluster', () => {
     const keys = Array.from({ length: 30 }, (_, n) => `k${n}`);
     for (const idempotencyKey of keys) await dispatched(store, { idempotencyKey });
     const owner = await cluster.primaryOf(`{${WORKSPACE}}`);
-    await owner.kill();
+    await cluster.kill(owner);
     // The new primary has no replica of its own: nothing leaves until the old one is back as one.
     await expect(store.admit(admitRequest())).rejects.toMatchObject({ name: 'StoreUnavailable' });
     await owner.start();

@@ -88,16 +88,26 @@ export class Barrier {
 
   /**
    * All replicas that were in sync under this history count: one that has stopped answering may still be elected. A
-   * replica in its first sync does not count yet: it confirms nothing, and writes would wait for it.
+   * replica in its first sync does not count yet: it confirms nothing, and writes would wait for it. One that has gone to
+   * another primary of the cluster (replica migration) counts no more.
    */
   async #countReplicas(): Promise<void> {
     if (performance.now() - this.#countedAt < COUNT_EVERY_MS) return;
-    const info = String(await this.#connection.command('INFO', 'replication'));
-    const rid = /master_replid:(\w+)/.exec(info)?.[1] ?? '';
+    const info = String(await this.#connection.command('INFO', 'replication', 'cluster'));
+    const rid = infoField(info, 'master_replid');
     const seen = [...info.matchAll(/^slave\d+:.*state=online/gm)].length;
-    this.#replicas = Math.max(1, seen, rid === this.#history ? this.#replicas : 1);
+    const before = rid === this.#history ? this.#replicas : 1;
+    const isOfCluster = infoField(info, 'cluster_enabled') === '1';
+    this.#replicas = Math.max(1, seen, seen < before && isOfCluster ? Math.min(before, await this.#known()) : before);
     this.#history = rid;
     this.#countedAt = performance.now();
+  }
+
+  /** Replicas of this primary that the cluster knows, also those that have failed. Infinity where it may not be asked. */
+  async #known(): Promise<number> {
+    const nodes = String(await this.#connection.command('CLUSTER', 'NODES').catch(() => ''));
+    const id = /^(\w+) .*myself/m.exec(nodes)?.[1];
+    return id === undefined ? Infinity : nodes.split(` ${id} `).length - 1;
   }
 
   async #round(group: readonly Waiter[]): Promise<void> {

@@ -152,10 +152,11 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     }
   }
   const ended = createEndedBoots(boot, findEnded);
-  const batches = new Batches(parts, calls, 64, (error) => {
+  const report = (error: StoreUnavailable): void => {
     stepFailure = error;
-  });
-  const readBatches = new Batches(parts, calls, 16, () => undefined);
+  };
+  const batches = new Batches(parts, calls, 64, report);
+  const readBatches = new Batches(parts, calls, 16, report);
   const reads = createReads({ calls, topology, readBatches });
   const announcements = createAnnouncements(calls, fleet, gatewayId);
 
