@@ -374,6 +374,22 @@ describe('the stream of effects', () => {
     expect(parts - before).toBeGreaterThanOrEqual(30);
   });
 
+  it('is not opened any more once the gateway stops: nobody would end it', async () => {
+    let know: () => void = () => undefined;
+    whenKnown = new Promise((resolve) => {
+      know = resolve;
+    });
+    const asked = listen('reader');
+    await expect.poll(() => asking).toBe(1);
+    const closed = app.close();
+    await expect.poll(() => app.server.listening).toBe(false);
+    know();
+    const { answer } = await asked;
+    answer.destroy();
+    await closed;
+    expect([answer.statusCode, answer.headers['retry-after']]).toEqual([503, '1']);
+  });
+
   it('ends when the gateway stops', async () => {
     const one = await listen('reader');
     await app.close();
