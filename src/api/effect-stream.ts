@@ -86,6 +86,7 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
 class EffectStreams {
   readonly #ports: StreamPorts;
   readonly #watched = new Map<string, Watched>();
+  #isOver = false;
 
   constructor(ports: StreamPorts) {
     this.#ports = ports;
@@ -94,6 +95,7 @@ class EffectStreams {
   /** Opens a stream, where not too many are open. @throws Refused */
   async open(workspace: string, caller: Caller, headers: IncomingHttpHeaders): Promise<Readable> {
     const isVisitor = (await this.#ports.sessions.visitorOf(headers)) !== null;
+    if (this.#isOver) throw refuse('not_ready', 'The gateway is shutting down.', { retryAfterMs: 1_000 });
     // Counted and added in one turn: of many that come at once no more pass than there is room for.
     const all = [...this.#watched.values()].flatMap(({ watchers }) => [...watchers]);
     const { user, keyId } = caller.principal;
@@ -106,8 +108,9 @@ class EffectStreams {
     return watcher.stream;
   }
 
-  /** Ends all of them. */
+  /** Ends all of them, and lets none begin: the server waits for each. */
   end(): void {
+    this.#isOver = true;
     for (const of of this.#watched.values()) for (const watcher of of.watchers) dismiss(of, watcher);
     this.#watched.clear();
   }

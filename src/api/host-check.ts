@@ -84,8 +84,7 @@ const NO_AUTHORITY = plainProblem(
 
 /** The host of a target in absolute form (RFC 9112, 3.2.2), which then counts besides the header. */
 function authorityOf(url: string | undefined): string | null {
-  if (url === undefined || url.startsWith('/')) return null;
-  return /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(url)?.[1] ?? null;
+  return /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(url ?? '')?.[1] ?? null;
 }
 
 /** {@link isKnownHost} with a memory of known hosts, until the settings change. */

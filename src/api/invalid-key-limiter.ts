@@ -33,8 +33,7 @@ export function createInvalidKeyLimiter(now: () => number) {
      */
     check(address: string, handle: string | null): number | null {
       const bucket = buckets.get(address);
-      if (bucket === undefined) return null;
-      if (refill(bucket).tokens >= 1) return null;
+      if (bucket === undefined || refill(bucket).tokens >= 1) return null;
       if (handle !== null && valid.has(handle)) return null;
       return Math.ceil(((1 - bucket.tokens) / INVALID_KEY_LIMIT.perSecond) * 1000);
     },
@@ -56,7 +55,6 @@ export function createInvalidKeyLimiter(now: () => number) {
 }
 
 function forgetOldest(entries: Map<string, Bucket> | Set<string>, most: number): void {
-  if (entries.size <= most) return;
   const [oldest] = entries.keys();
-  if (oldest !== undefined) entries.delete(oldest);
+  if (oldest !== undefined && entries.size > most) entries.delete(oldest);
 }

@@ -11,6 +11,7 @@ import {
 import { alikeHtml, alikeIn, allowedHtml } from '../../src/api/approver/alike.ts';
 import { changesIn, fieldsHtml } from '../../src/api/approver/fields.ts';
 import { htmlText } from '../../src/api/approver/html.ts';
+import { spanText } from '../../src/api/approver/layout.ts';
 import { approvalPage, overtakenText } from '../../src/api/approver/page.ts';
 import { shownTo } from '../../src/api/approver/shown.ts';
 import type { JsonObject } from '../../src/json/value.ts';
@@ -135,6 +136,8 @@ describe('the address alone', () => {
         'referrer-policy': 'same-origin',
         'x-content-type-options': 'nosniff',
         'x-frame-options': 'DENY',
+        'cross-origin-resource-policy': 'same-origin',
+        'x-robots-tag': 'noindex',
         'content-type': 'text/html; charset=utf-8',
       });
       const policy = String(seen.headers['content-security-policy']);
@@ -187,6 +190,13 @@ describe('who may look', () => {
     await own.close();
   });
 
+  it('whose key was pasted with what stood around it; not by a passkey where browsers have none', async () => {
+    const { path } = asked;
+    expect((await post(`${path}/key`, { key: ` ${rig.keys.approver}\n` })).status).toBe(303);
+    const { status, text } = await post(`${path}/passkey`, {});
+    expect([status, text]).toEqual([409, expect.stringContaining('no passkeys for this address. Show your key.')]);
+  });
+
   it('keys are in no answer and no line of the log', async () => {
     const { path } = asked;
     const browser = await enter(path, rig.keys.approver);
@@ -205,7 +215,7 @@ describe('what is shown', () => {
     const { path } = await waiting({ reason: 'canary-of-the-reason' });
     const { text } = await look(path, await enter(path, rig.keys.approver));
     for (const part of [
-      `Refund ${60_000 + unique}`,
+      `<title>Waits for a decision: Refund ${60_000 + unique}</title>`,
       `€${((60_000 + unique) / 100).toFixed(2)}`,
       'Agent bot of olga asks. Why you: Large refunds are looked at.',
       'Refund (payments.refund)',
@@ -294,6 +304,7 @@ describe('what is shown', () => {
       call(2, { tool: 'payments.get' }),
       call(2, { params: { ...params, amount: 1 } }),
       call(2, { params: { ...params, currency: 'CHF' } }),
+      call(2, { params: { ...params, parts: 2 } }),
       call(2, { params: null }),
       call(2, { decision: 'failed' }),
       call(24 * 60),
@@ -350,13 +361,17 @@ describe('what is shown', () => {
     const effect = await rig.core.store.effect('demo', asked.effect);
     const principal = await rig.ports.authenticate(rig.keys.approver);
     if (effect === null || 'failure' in principal) throw new Error('there is no call, or no key');
-    const calls = Array.from({ length: 30 }, (_, n) => ({ ...effect, id: `eff_${n}` }));
+    const life = { ...effect.life, state: 'committed', at: effect.createdAt + 1 } as typeof effect.life;
+    const others = Array.from({ length: 29 }, (_, n) => ({ ...effect, id: `eff_${n}` }));
+    const calls = [...others.slice(0, 1), { ...effect, id: 'eff_happened', life }, ...others.slice(1)];
     const store: typeof rig.ports.store = {
       ...rig.ports.store,
       effects: async (_, { limit }) => ({ items: calls.slice(0, limit), next: null }),
     };
     const found = await earlierOnTarget({ store }, approval, readCalls(rig.ports, principal, 'page'));
     expect(found.map(({ id }) => id)).toEqual(calls.slice(0, 20).map(({ id }) => id));
+    // When it was asked, and where it is known when it happened.
+    expect(found.slice(0, 2).map(({ at }) => at - effect.createdAt)).toEqual([0, 1]);
   });
 
   it('says what the tool says about undoing it, where it says something', async () => {
@@ -440,6 +455,7 @@ describe('what is shown', () => {
       given('alw_revoked', 'maria', { ended: { why: 'revoked', at: now, by: 'maria' } }),
       given('alw_used_up', 'maria', { used: 3 }),
       given('alw_over', 'maria', { expiresAt: now }),
+      given('alw_forged', 'maria', { isForged: true }),
     ];
     const of = async (status: 'pending' | 'rejected') => {
       const store: typeof rig.ports.store = {
@@ -488,13 +504,15 @@ describe('what is shown', () => {
 
   it('says of a budget what was left before, and once it is decided what is left now', async () => {
     const shown = await shownToMaria();
-    const of = (status: 'pending' | 'used' | 'rejected'): string =>
+    const of = (status: 'pending' | 'used' | 'rejected' | 'expired'): string =>
       approvalPage(
         { ...shown, approval: { ...shown.approval, status } },
         { user: 'maria', form: 'f', path: asked.path, notice: null },
       );
     expect(of('pending')).toContain('Left before this');
-    for (const status of ['used', 'rejected'] as const) expect(of(status)).toContain('Left now');
+    expect(of('pending')).toContain('>Takes<');
+    for (const status of ['used', 'rejected', 'expired'] as const) expect(of(status)).toContain('Left now');
+    for (const status of ['rejected', 'expired'] as const) expect(of(status)).toContain('>Would have taken<');
   });
 
   it('says from when on others may decide as well, and who', async () => {
@@ -630,6 +648,52 @@ describe('what is shown', () => {
     expect(changesIn(edited, { ...form, 'param.number': '4', 'param.absent': '3' })).toEqual({ number: 4, absent: 3 });
   });
 
+  it('says what may stand in a field, takes nothing else, and has none for what is too long or has parts', async () => {
+    const shown = await shownToMaria();
+    const bounds = { kind: 'text', maxLength: 9_000 } as const;
+    const mayChange = {
+      least: { kind: 'range', min: 1, max: null },
+      most: { kind: 'range', min: null, max: 'asked' },
+      one: { kind: 'choice', of: ['EUR', 'USD'] },
+      long: bounds,
+      longer: bounds,
+      parts: { kind: 'choice', of: ['a'] },
+    } as const;
+    const own = { least: 5, most: 6, one: 'EUR', long: 'x'.repeat(2_000), longer: 'x'.repeat(2_001), parts: ['a'] };
+    const edited = { ...shown, mayChange, params: { params: own, asked_params: { ...own, most: 8 } } };
+    const html = htmlText(fieldsHtml(edited, {}, { least: 'least is none.' }));
+    expect([...html.matchAll(/<label for="f\d">([^<]*)</g)].map(([, label]) => label)).toEqual([
+      'least: at least 1',
+      'most: at most 8',
+      'one: one of these',
+      'long: at most 9000 characters',
+    ]);
+    expect(html).toContain(' aria-invalid="true" aria-describedby="f0-fault" autofocus');
+    expect(html).toContain('<p class="fault" id="f0-fault">least is none.</p>');
+    for (const [name, text, why] of [
+      ['least', '', 'least has to be a number'],
+      ['least', 'five', 'least has to be a number'],
+      ['one', '2', 'one may be one of EUR, USD. Nothing was decided.'],
+      ['one', 'USD', 'one may be one of EUR, USD'],
+      ['longer', 'x', 'another shape'],
+    ] as const)
+      expect(() => changesIn(edited, { [`param.${name}`]: text }), `${name} ${text}`).toThrow(why);
+    expect(changesIn(edited, { 'param.one': '', 'param.least': '5' })).toBeNull();
+    expect(changesIn(edited, { 'param.one': '0' })).toBeNull();
+    expect(changesIn(edited, { 'param.one': '1' })).toEqual({ one: 'USD' });
+  });
+
+  it.each([
+    [1, '1 min'],
+    [60_000, '1 min'],
+    [60_001, '2 min'],
+    [119 * 60_000, '119 min'],
+    [120 * 60_000, '2 h'],
+    [150 * 60_000, '2 h 30 min'],
+    [48 * 3_600_000 - 60_000, '47 h 59 min'],
+    [48 * 3_600_000 + 60_000, '48 h'],
+  ])('writes %i ms as %s', (ms, text) => expect(spanText(ms)).toBe(text));
+
   it('a text of several lines that nobody touched is no change; one that cannot be shown as it is has no field', async () => {
     const shown = await shownToMaria();
     const text = { kind: 'text', maxLength: 200 } as const;
@@ -733,6 +797,21 @@ describe('what is shown', () => {
     const before = { ...now, requirements: [{ ...requirement, quorum: 2, summary: 'Another <b>text</b>' }] };
     const changed = whatChanged(before, now, 'EUR');
     expect(changed.map(({ name }) => name)).toEqual(['What will happen', 'Who may decide']);
+    const [cost] = now.costs;
+    if (cost === undefined) throw new Error('it costs nothing');
+    const other = {
+      ...now,
+      requirements: [{ ...requirement, rule: 'rig/other' }],
+      costs: [{ ...cost, amount: null, limit: 5_000 }],
+    };
+    expect(whatChanged(other, now, 'EUR')).toEqual([
+      { name: 'Asked by', before: 'rig/other', now: 'rig/refund-large' },
+      {
+        name: 'Takes from budgets',
+        before: '? of rig/team-day, of €50.00 in all',
+        now: '€600.01 of rig/team-day, of €10,000.00 in all',
+      },
+    ]);
     const to = { roles: ['cfo'], users: ['nora'] };
     const later = { ...now, requirements: [{ ...requirement, escalate: { afterMs: 1, at: 1, to } }] };
     expect(whatChanged(now, later, 'EUR')).toMatchObject([
@@ -758,11 +837,16 @@ describe('what is shown', () => {
     expect(offered(2)).toContain('the same params, all of them. Budgets');
     const choice = { currency: { kind: 'choice', of: ['EUR', 'USD'] } };
     expect(offered(2, choice)).toContain('the same params, but for currency: EUR or USD. Budgets');
+    const range = { amount: { kind: 'range', min: 1, max: 60_001 } };
+    expect(offered(2, range)).toContain('but for amount: €0.01 to €600.01. Budgets');
+    const chosen = alikeHtml({ ...shown, alike: { times: 7, forMs: 1, varies: {} } }, { alike: '5' });
+    expect(htmlText(chosen).match(/<option[^>]* selected>/g)).toEqual(['<option value="5" selected>']);
     const allowed = (times: number) => htmlText(allowedHtml({ ...shown, allowed: { ...ALLOWANCE, times } }));
     expect([allowed(1), allowed(3)]).toEqual([
       expect.stringContaining('maria let the next call like it in'),
       expect.stringContaining('maria let the next 3 calls like it in'),
     ]);
+    expect(allowed(1)).toContain(`until <time datetime="${new Date(ALLOWANCE.expiresAt).toISOString()}"`);
   });
 
   it.each([
@@ -973,6 +1057,70 @@ describe('what is shown', () => {
       expect(pageOf({ ...shown, tool: null })).toContain('payments.refund (not declared any more)');
     });
 
+    it('says what a call goes to, whose agent asks, and what is on record no more', async () => {
+      const shown = await shownToMaria();
+      const page = pageOf({ ...shown, action: { upstream: 'mail', name: 'send' }, effect: null });
+      expect(page).toContain('<dt>Is sent to</dt><dd>mail send</dd>');
+      expect(page).toContain('<dt>Owner of the agent</dt><dd>olga</dd>');
+      expect(page).toContain('<dt>On record as</dt><dd>nothing any more</dd>');
+      const gone = pageOf({ ...shown, params: { params_omitted: 'the record of the call is gone' } });
+      expect(gone).toContain('They are not shown: the record of the call is gone.');
+      expect(pageOf({ ...shown, params: { params: {} } })).toContain('<h2>Params</h2><p>None.</p>');
+    });
+
+    it('says of an amount in the currency that the call names, and of one that is not known', async () => {
+      const shown = await shownToMaria();
+      const { approval } = shown;
+      const counted = approval.costs.map((cost) => ({ ...cost, unit: 'cent' }));
+      const named = { params: { amount: 60_001, currency: 'GBP' } };
+      expect(pageOf({ ...shown, params: named, approval: { ...approval, costs: counted } })).toContain(
+        '<p class="amount">£600.01</p>',
+      );
+      const requirements = approval.requirements.map((one) => ({ ...one, beyond: 'budget:rig/team-day' }));
+      const costs = shown.costs.map(({ cost }) => ({ cost: { ...cost, amount: null }, row: null }));
+      const page = pageOf({ ...shown, costs, approval: { ...approval, requirements } });
+      expect(page).toContain('has €10,000.00 left of €10,000.00, and this takes an amount that is not known.');
+      expect(page).toContain('<td class="num">? EUR-cent</td>');
+    });
+
+    it('compares with the last call like it, then and now', async () => {
+      const shown = await shownToMaria();
+      const call = { id: 'eff_0', tool: 'payments.refund', at: AT, decision: 'committed', costs: [] } as const;
+      const params = { payment_id: 'pay_1', parts: 5 };
+      const of = (before: JsonObject | null): string =>
+        pageOf({ ...shown, params: { params }, earlier: { onTarget: [], alike: { ...call, params: before } } });
+      expect(of({ payment_id: 'pay_1', note: 'x' })).toMatch(
+        /It happened at 2026-06-15 10:00 UTC[\s\S]*>Then<\/th><th scope="col">Now<[\s\S]*<td>parts<\/td><td>\(absent\)<\/td><td>5<\/td>[\s\S]*<td>note<\/td><td>x<\/td><td>\(absent\)</,
+      );
+      expect(of(params)).toContain('Nothing differs in what is shown of both.');
+      expect(of(null)).toContain('Its params are not shown.');
+      expect(pageOf({ ...shown, earlier: { onTarget: [], alike: null } })).toContain(
+        'No earlier one of this tool is on record that happened.',
+      );
+    });
+
+    it('leads to the record of the call, and to what this person decided who may read effects', async () => {
+      const id = asked.effect;
+      for (const life of [COMMITTED, DENIED])
+        expect(await became(life)).toContain(`<a href="/console/demo/effects/${id}">Everything about this call</a>`);
+      const decided = '<a href="/console/demo/effects?approver=maria">What you decided</a>';
+      expect(await became(DENIED)).toContain(decided);
+      expect(await became(DENIED, { mayReadEffects: false })).not.toContain(decided);
+    });
+
+    it('takes the answers away once the time is over', async () => {
+      const shown = await shownToMaria();
+      const page = pageOf({ ...shown, now: shown.approval.expiresAt - 5_000 });
+      expect(page).toMatch(/data-left="5000">[\s\S]*<\/form><p class="notice" role="alert" hidden>The time to decide/);
+    });
+
+    it('says of what was allowed ahead how much of it is used, beside the button that ends it', async () => {
+      const shown = await shownToMaria();
+      const page = pageOf({ ...shown, allowances: [{ ...ALLOWANCE, id: 'alw_7', times: 3, used: 1 }] });
+      expect(page).toMatch(/<p id="alw_7">[^<]*without asking: 1 of 3 used, until /);
+      expect(page).toContain('name="allowance" value="alw_7" aria-describedby="alw_7">Revoke<');
+    });
+
     it('lists five calls of before on the target, in the words of people', async () => {
       const shown = await shownToMaria();
       const call = { tool: 'payments.refund', at: AT, decision: 'unknown_effect', params: null, costs: [] } as const;
@@ -1009,6 +1157,9 @@ describe('what is shown', () => {
     );
     expect(of({})).toMatch(/>Reject<[\s\S]*<textarea id="comment"/);
     expect(of({ requireReason: true })).toMatch(/<textarea id="comment"[\s\S]*>Reject</);
+    // Who approves says nothing: the browser asks for a reason with the other button alone.
+    expect(of({ requireReason: true })).toMatch(/<textarea[^>]* required>[\s\S]*value="approve" formnovalidate/);
+    expect(of({})).not.toMatch(/<textarea[^>]* required|formnovalidate/);
   });
 
   it('writes the amount of an earlier call in the currency of that call', async () => {
@@ -1332,7 +1483,8 @@ describe('a vote', () => {
       ['a site beside this', { form, verdict: 'approve' }, { ...browser, 'sec-fetch-site': 'same-site' }],
     ];
     for (const [what, fields, headers] of forms) expect((await post(path, fields, headers)).status, what).toBe(403);
-    expect((await post(path, { form, verdict: 'approve' })).status).toBe(401);
+    const lost = await post(path, { form, verdict: 'approve' });
+    expect([lost.status, lost.text]).toEqual([401, expect.stringContaining('what you wrote is not kept. Show again')]);
     expect((await post(`${path}/key`, { key: rig.keys.approver }, { 'sec-fetch-site': 'cross-site' })).status).toBe(
       403,
     );
@@ -1356,6 +1508,7 @@ describe('a vote', () => {
       [400, `form=${form}&verdict=reject&verdict=approve`, {}],
       [415, JSON.stringify({ form, verdict: 'approve' }), { 'content-type': 'application/json' }],
       [415, `form=${form}&verdict=approve`, { 'content-type': 'text/plain' }],
+      [400, `form=${form}&verdict=approve`, { 'transfer-encoding': 'chunked' }],
     ];
     for (const [status, fields, headers] of cases) {
       const seen = await post(path, fields, { ...browser, ...headers });

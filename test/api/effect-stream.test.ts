@@ -44,6 +44,8 @@ let parts: number;
 let whenKnown: Promise<void>;
 /** How many asked whether one does. */
 let asking: number;
+/** Whom a session of the console lets in; `null`: a key asks. */
+let visitor: Awaited<ReturnType<ApiPorts['sessions']['visitorOf']>>;
 let app: ApiApp;
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
@@ -55,6 +57,7 @@ beforeEach(async () => {
   looks = [];
   parts = 0;
   asking = 0;
+  visitor = null;
   whenKnown = Promise.resolve();
   let clock = 0;
   const reached = async <Found>(found: () => Found): Promise<Found> => {
@@ -102,7 +105,7 @@ beforeEach(async () => {
       async visitorOf() {
         asking += 1;
         await whenKnown;
-        return null;
+        return visitor;
       },
     },
     async stillValid(keyId) {
@@ -282,6 +285,23 @@ describe('the stream of effects', () => {
     await expect.poll(() => [shown(gone), shown(stays)]).toEqual([[], ['eff_1']]);
   });
 
+  it('that a session of the console opened ends with it, though its key is good, and no other does', async () => {
+    visitor = { principal: principalOf('reader-1'), hasShownKey: true, passkey: null, session: 's', until: 0 };
+    const ofSession = await listen('reader-1');
+    visitor = null;
+    const ofKey = await listen('reader-1');
+    await pass(2_000);
+    await expect.poll(() => [ofSession.isOver, ofKey.isOver]).toEqual([true, false]);
+  });
+
+  it('reads the ledger once for all who watch a workspace', async () => {
+    for (let n = 0; n < 3; n += 1) await listen('reader');
+    await pass(500);
+    const { length } = looks;
+    await pass(1_000);
+    expect(looks.length - length).toBe(2);
+  });
+
   it('is cut off for who does not read, before it fills the memory; who reads has all of it', async () => {
     const slow = await listen('reader-1', false);
     const fast = await listen('reader-2');
@@ -352,6 +372,22 @@ describe('the stream of effects', () => {
     await pass(500);
     await expect.poll(() => open.map(shown)).toEqual(open.map(() => ['eff_1']));
     expect(parts - before).toBeGreaterThanOrEqual(30);
+  });
+
+  it('is not opened any more once the gateway stops: nobody would end it', async () => {
+    let know: () => void = () => undefined;
+    whenKnown = new Promise((resolve) => {
+      know = resolve;
+    });
+    const asked = listen('reader');
+    await expect.poll(() => asking).toBe(1);
+    const closed = app.close();
+    await expect.poll(() => app.server.listening).toBe(false);
+    know();
+    const { answer } = await asked;
+    answer.destroy();
+    await closed;
+    expect([answer.statusCode, answer.headers['retry-after']]).toEqual([503, '1']);
   });
 
   it('ends when the gateway stops', async () => {

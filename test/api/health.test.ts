@@ -66,6 +66,8 @@ it('/readyz says all that keeps the gateway from its work, and what somebody sho
       ],
     },
   });
+  health = { ...READY, ready: false };
+  expect((await get('/readyz')).json).toMatchObject({ parts: [{ part: 'store', code: 'store_unavailable' }, {}] });
   expect(await get('/livez')).toMatchObject({ status: 200, json: { status: 'ok' } });
   health = READY;
   expect(await get('/readyz')).toMatchObject({ status: 503, json: { detail: 'Not ready: gateway.' } });

@@ -127,6 +127,10 @@ it('on loopback every name of this machine is one, and a name that was known the
       expect([localAddress, host, asked(check, { host }, { localAddress })]).toEqual([localAddress, host, null]);
   expect(asked(check, { host: 'localhost' })).toBe('host_not_allowed');
   expect(asked(check, { host: 'evil.example' }, { localAddress: '127.0.0.1' })).toBe('host_not_allowed');
+  // Published on loopback out of a container, it is asked under the address of that.
+  const contained = createDoorCheck(() => ({ publicUrl: 'http://localhost:8080/', allowedHosts: [] }));
+  for (const host of ['localhost:8080', '127.0.0.1:8080', '[::1]:8080'])
+    expect([host, asked(contained, { host }, { localAddress: '172.17.0.2' })]).toEqual([host, null]);
 });
 
 it('HTTP/1.0 has no chunks: a server before this one may have read another request', () => {

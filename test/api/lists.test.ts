@@ -39,7 +39,13 @@ function held() {
 it('a key has two lists made at once; others of it wait, and beyond that are refused; another key is served', async () => {
   const lists = createLists(createReadingTurns());
   const { ends, make } = held();
-  const crowd = Array.from({ length: AT_ONCE + 30 }, () => lists.make(callerWith('crowd'), make));
+  const served: number[] = [];
+  const crowd = Array.from({ length: AT_ONCE + 30 }, (_, n) =>
+    lists.make(callerWith('crowd'), () => {
+      served.push(n);
+      return make();
+    }),
+  );
   let beyond: unknown = null;
   lists.make(callerWith('crowd'), make).catch((error: unknown) => {
     beyond = error;
@@ -56,6 +62,8 @@ it('a key has two lists made at once; others of it wait, and beyond that are ref
     ended += 1;
   }
   await Promise.all(crowd);
+  // Whoever has waited longest is the next.
+  expect(served).toEqual(Array.from({ length: AT_ONCE + 30 }, (_, n) => n));
   expect(await lists.make(callerWith('crowd'), async () => 'again')).toBe('again');
 });
 

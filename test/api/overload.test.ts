@@ -1,5 +1,10 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { measureOverload } from '../../src/api/front.ts';
+import { createServer } from '../../src/api/server.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
 
 /** What is measured of the event loop; `null`: what Node measures. */
 const measured = vi.hoisted(() => ({ meanMs: null as number | null }));
@@ -108,3 +113,42 @@ it.each([
     overload.close();
   },
 );
+
+it('a request that did not arrive in time is told so, and where the gateway was late itself, that it was', async () => {
+  measured.meanMs = 0;
+  const app = createServer({
+    logger: createLogger({ level: 'silent', sink: process.stdout }),
+    settings: () => ({
+      publicUrl: 'http://127.0.0.1',
+      allowedHosts: [],
+      queryKey: 'refuse',
+      jsonLimits: { depth: 8, values: 100 },
+    }),
+    bodyLimit: 1_000,
+    connections: 10,
+  });
+  onTestFinished(() => app.close());
+  const { port } = new URL(await app.listen({ host: '127.0.0.1', port: 0 }));
+  const answer = async (): Promise<readonly [head: string, body: unknown]> => {
+    const accepted = once(app.server, 'connection');
+    const socket = connect(Number(port), '127.0.0.1');
+    const [served] = await accepted;
+    const late = Object.assign(new Error('Request timeout'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
+    app.server.emit('clientError', late, served);
+    const [head = '', body = ''] = (await text(socket)).split('\r\n\r\n');
+    return [head, JSON.parse(body)];
+  };
+  const earlier = 'An earlier request for the same action may have run.';
+  const said = { did_it_happen: 'maybe', safe_to_retry: true, next: 'retry' };
+  for (const [meanMs, status, code, detail] of [
+    [100, 408, 'invalid_request', `The request did not arrive whole in time. ${earlier}`],
+    [101, 503, 'not_ready', `did not read the request in time. Nothing was done with it. ${earlier}`],
+  ] as const) {
+    measured.meanMs = meanMs;
+    vi.advanceTimersByTime(1_000);
+    const [head, body] = await answer();
+    expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(head).toMatch(/^x-should-retry: true\r\nretry-after: 1\r$/m);
+    expect(body).toMatchObject({ ...said, status, code, detail: expect.stringContaining(detail) });
+  }
+});

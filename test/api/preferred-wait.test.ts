@@ -1,5 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createEffectWatch, PreferredWait } from '../../src/api/preferred-wait.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
+import { EFFECT } from '../effects/records.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 /* `Prefer: wait=n` on a call that waits for people: its connection is held until they have decided, or the time is over. */
@@ -235,6 +237,20 @@ describe('a held call whose caller prefers to wait', () => {
   });
 });
 
+it('a call whose store is away is told how it stood before it waited', async () => {
+  const away = async (): Promise<never> => {
+    throw new StoreUnavailable('away');
+  };
+  const store = { effect: away, approval: away };
+  const waits = new PreferredWait({ ...rig.ports, store });
+  const hold = vi.spyOn(rig.ports.preferredWait, 'hold').mockImplementation((...of) => waits.hold(...of));
+  const { id, answering } = await held('wait=1');
+  const answer = await answering;
+  hold.mockRestore();
+  expect([answer.status, answer.headers['preference-applied']]).toEqual([202, 'wait=1']);
+  expect(answer.json).toMatchObject({ decision: 'pending_approval', approval: { id } });
+});
+
 describe('the watch over effects', () => {
   const at = (effectId: string) => ({ workspace: 'demo', effectId });
   /** A watch over effects that never come to an end. */
@@ -277,6 +293,34 @@ describe('the watch over effects', () => {
     expect([refused('eff_17', 'one'), refused('eff_18', 'one')]).toEqual([false, true]);
     watch.end();
     await Promise.all(waiting.map(({ left }) => left));
+  });
+
+  it('looks soon at first, and then twice a second', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const fence = { epoch: 1, n: 1, nonce: '' };
+    const lease = { fence, owner: '', admittedAt: 0, dispatchBy: 0, leaseEnd: 0, quiesceUntil: 0 };
+    let reads = 0;
+    const watch = createEffectWatch(async () => {
+      reads += 1;
+      return { ...EFFECT, life: { state: 'executing', lease } };
+    });
+    const left = watch.left(['executing'], at('eff_1'), 'one', 600_000, new AbortController().signal);
+    // At once, after 25 ms, and after twice as long each time, up to half a second.
+    for (const [ms, sum] of [
+      [0, 1],
+      [25, 2],
+      [50, 3],
+      [100, 4],
+      [200, 5],
+      [400, 6],
+      [10_000, 26],
+    ] as const) {
+      await vi.advanceTimersByTimeAsync(ms);
+      expect(reads).toBe(sum);
+    }
+    watch.end();
+    expect(await left).toBe(false);
   });
 
   it('goes on while the store cannot be read, and hears of the end when it can be', async () => {

@@ -75,6 +75,9 @@ describe('whether it happened', () => {
       render('store_unavailable', RUN, { members: { did_it_happen: 'no' } }),
     ])
       expect(body['detail']).toBe('So it is.');
+    // What is known of the action counts for more than what the status says of it.
+    const known = { did_it_happen: 'no', safe_to_retry: false } as const;
+    expect(render('store_unavailable', RUN, { members: known }).body).toMatchObject(known);
   });
 });
 
@@ -146,6 +149,7 @@ describe('faults of a request', () => {
     const long = { path: `/${'x'.repeat(500)}`, message: `${'x'.repeat(399)}\u{1f600}` };
     const { errors } = renderProblem({ ...plainProblem('invalid_request', ''), errors: [long] }, {}, READ).body;
     expect(errors).toEqual([{ path: `/${'x'.repeat(399)}…`, message: `${'x'.repeat(399)}…` }]);
+    expect(faultSummary([long])).toBe(`/${'x'.repeat(399)}…: ${'x'.repeat(399)}….`);
     expect(faultSummary([{ path: '', message: 'y'.repeat(400) }])).toBe(`the body: ${'y'.repeat(400)}.`);
     expect(faultSummary([{ path: '', message: 'y'.repeat(401) }])).toBe(`the body: ${'y'.repeat(400)}….`);
   });

@@ -35,7 +35,7 @@ describe('claims', () => {
     const id = String(made.json['id']);
     expect(id).toMatch(/^clm_[0-9a-z]{26}$/);
     const held = await rig.send('POST', `${WS}/claims`, { key: rig.keys.otherAgent, body });
-    expect([held.status, held.json['code'], held.json['next']]).toEqual([409, 'claim_held', 'wait']);
+    expect(held.json).toMatchObject({ status: 409, code: 'claim_held', next: 'wait', target: 'payment:pay_7' });
     expect(held.text).not.toContain('"bot"');
     expect(list((await rig.send('GET', `${WS}/claims`, { key: rig.keys.otherAgent })).json['claims'])).toEqual([]);
     expect(list((await rig.send('GET', `${WS}/claims`)).json['claims']).map((claim) => claim.id)).toContain(id);
@@ -175,7 +175,8 @@ describe('reservations', () => {
     const { created_at: from, expires_at: to } = made.json;
     expect(Date.parse(String(to)) - Date.parse(String(from))).toBe(60_000);
     const full = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.otherAgent, body });
-    expect([full.status, full.json['code'], full.json['free']]).toEqual([423, 'pool_full', 0]);
+    expect(full.json).toMatchObject({ status: 423, code: 'pool_full', pool: 'deploy-slot', free: 0, capacity: 2 });
+    expect(full.json['detail']).toBe('The pool deploy-slot has 0 free of 2; 2 were asked for.');
     expect([full.json['retry_after_ms'], full.headers['retry-after']]).toEqual([1_000, '1']);
     const path = `${WS}/reservations/${String(made.json['id'])}`;
     const seenBy = async (key: string) =>
@@ -331,8 +332,15 @@ describe('pauses', () => {
     [{ scope: { workspace: true } }],
     [{ scope: { workspace: true }, reason: 'x', until: '2020-01-01T00:00:00Z' }],
     [{ scope: { workspace: true }, reason: 'x', until: 'tomorrow' }],
+    [{ scope: { workspace: true }, reason: 'x'.repeat(501) }],
+    [{ scope: { key: 'key_1' }, reason: 'x' }],
   ])('refuses %j', async (body) => {
     expect((await rig.send('POST', `${WS}/pauses`, { body })).status).toBe(400);
+  });
+
+  it('of a tool that is no pattern are refused at that place, in words', async () => {
+    const { json } = await rig.send('POST', `${WS}/pauses`, { body: { scope: { tool: 'a{b' }, reason: 'x' } });
+    expect(json['errors']).toEqual([{ path: '/scope/tool', message: expect.stringMatching(/^is no glob: ./) }]);
   });
 
   it('end in the future: until now is no pause any more', async () => {
@@ -427,6 +435,9 @@ describe('allowances', () => {
   };
   const shown = {
     id: 'alw_2',
+    workspace: 'demo',
+    tool: 'payments.refund',
+    target: 'payment:pay_1',
     status: 'revoked',
     given_by: 'maria',
     approval_id: 'apr_2',
@@ -448,6 +459,12 @@ describe('allowances', () => {
       expect([status, list(json['allowances'])]).toEqual([200, [expect.objectContaining(shown)]]);
     }
     expect(read.mock.calls.map(([, { agentId }]) => agentId)).toEqual(['bot', 'other-bot', null]);
+    read.mockResolvedValue({ items: [given], next: 'the-next' });
+    const { json } = await rig.send('GET', `${WS}/allowances?limit=1`);
+    expect([json['next_cursor'], read.mock.lastCall?.[1]]).toEqual([
+      'the-next',
+      { agentId: null, limit: 1, cursor: null },
+    ]);
     read.mockRestore();
   });
 
@@ -751,6 +768,8 @@ describe('keys', () => {
     expect((await rig.send('DELETE', `${KEYS}/key_nothing`, { key: rig.keys.admin })).status).toBe(404);
     // No overlap is none, and not the usual one.
     const other = await rig.send('POST', KEYS, { key: rig.keys.admin, body });
+    const forever = { key: rig.keys.admin, body: { overlap: 30 * 86_400 + 1 } };
+    expect((await rig.send('POST', `${KEYS}/${String(other.json['id'])}/rotate`, forever)).status).toBe(400);
     const atOnce = { key: rig.keys.admin, body: { overlap: 0 } };
     await rig.send('POST', `${KEYS}/${String(other.json['id'])}/rotate`, atOnce);
     expect((await rig.send('GET', `${WS}/claims`, { key: String(other.json['key']) })).status).toBe(401);

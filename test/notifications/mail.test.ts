@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { Message } from '../../src/notifications/message.ts';
 import { send } from '../../src/notifications/send.ts';
 import { startMailServer } from '../system/mail-server.ts';
+import { makeCa } from '../upstream/certificates.ts';
 
 /* To a real SMTP server on this machine, which offers no encryption. */
 
@@ -23,7 +24,7 @@ const MESSAGE: Message = {
   body: {},
 };
 
-const mailBy = (tls: 'required' | 'none') =>
+const mailBy = (tls: 'required' | 'none', { port } = server, user = USER) =>
   send(
     {
       id: 'ops',
@@ -33,7 +34,7 @@ const mailBy = (tls: 'required' | 'none') =>
       retryFirstMs: 1_000,
       retryForMs: 1_000,
       format: 'mail',
-      server: { host: '127.0.0.1', port: server.port, tls, user: USER.name, password: USER.password },
+      server: { host: '127.0.0.1', port, tls, user: user.name, password: user.password },
       from: 'gateway@svc.test',
       to: ['ops@svc.test'],
       network: 'any',
@@ -47,6 +48,28 @@ it('no mail and no password goes in clear, unless the configuration says so', as
   expect(server.mails).toEqual([]);
   expect(await mailBy('none')).toEqual({ kind: 'delivered' });
   expect(server.mails).toMatchObject([{ to: ['ops@svc.test'] }]);
+});
+
+it('no mail and no password goes to a server with a certificate that is not trusted', async () => {
+  const foreign = makeCa('of others').issue('127.0.0.1', { ip: '127.0.0.1' });
+  const asking = await startMailServer(USER, 0, { ...foreign, isAsked: true });
+  onTestFinished(() => asking.close());
+  expect(await mailBy('required', asking)).toMatchObject({ kind: 'failed', why: 'the connection failed (ESOCKET)' });
+  expect(asking.mails).toEqual([]);
+});
+
+it('a server that asks nobody gets no password', async () => {
+  const open = await startMailServer(null, 0);
+  onTestFinished(() => open.close());
+  expect(await mailBy('none', open, { name: '', password: '' })).toEqual({ kind: 'delivered' });
+  expect(open.mails).toHaveLength(1);
+});
+
+it('of what a server answers only the number is told', async () => {
+  const later = await startMailServer(USER, 1);
+  onTestFinished(() => later.close());
+  expect(await mailBy('none', later)).toEqual({ kind: 'failed', why: 'it answered 451', afterMs: 0 });
+  expect(await mailBy('none', later)).toEqual({ kind: 'delivered' });
 });
 
 it('a mail has the id of the notification and its time, and asks no machine for an answer', async () => {

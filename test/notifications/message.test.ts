@@ -71,10 +71,13 @@ describe('what is told', () => {
     ['retention.stalled', 'unknown', 'Open the console'],
   ])('of %s leads to %s', (event, place, words) => {
     const { link, body } = said({ event });
+    expect(body['data']).toHaveProperty('effect_id', 'eff_1');
     expect(link).toEqual({ url: `https://g.test/console/a%2Fb/${place}`, words });
     const effect = 'https://g.test/console/a%2Fb/effects/eff_1';
     expect(body).toMatchObject({ type: event, data: { links: { open: link.url, effect } } });
-    expect(said({ event, effectId: null }).body['data']).not.toHaveProperty('links.effect');
+    const without = said({ event, effectId: null }).body['data'];
+    expect(without).not.toHaveProperty('links.effect');
+    expect(without).not.toHaveProperty('effect_id');
   });
 
   it('says of an approval that was not used that it was not', () => {
@@ -98,6 +101,9 @@ describe('what is told', () => {
     await store.vote(voteRequest(approval, { verdict: 'reject' }));
     const call = { tool: 'payments.refund', agent_id: 'support-bot' };
     expect((await message()).body['data']).toMatchObject({ ...call, summary: 'Refund €800.00' });
+    const requirements = approval.requirements.map((one) => ({ ...one, summary: 'x'.repeat(601) }));
+    const long = messageOf(LOST, { effect, approval: { ...approval, requirements } }, 'https://g.test');
+    expect(long.body['data']).toMatchObject({ summary: `${'x'.repeat(600)}…` });
     expect(await store.erase({ workspace: WORKSPACE, effectId: effect.id, actor: PERSON })).toEqual({ kind: 'erased' });
     const said = await message();
     expect(said.body['data']).toMatchObject(call);
@@ -123,9 +129,12 @@ describe('what is told', () => {
       unfurl_links: false,
       blocks: [
         { text: { text: '*a &amp; &lt;b&gt;*\n<https://g.test/?a&amp;b&gt;|Open>' } },
-        { text: { type: 'plain_text', text: expect.stringMatching(/^[^]{3000}$/) } },
+        // A `:word:` of others is no picture.
+        { text: { type: 'plain_text', text: expect.stringMatching(/^[^]{3000}$/), emoji: false } },
       ],
     });
+    // Slack takes no block without a text.
+    expect(slackBody({ ...message, facts: [] })['blocks']).toHaveLength(1);
   });
 
   it('is money as money of a budget whose currency is known, and its figures as they are counted for programs', () => {
@@ -137,9 +146,23 @@ describe('what is told', () => {
     expect(euro.body).toMatchObject({ data: { limit: 100_000, spent: 90_000, currency: 'EUR', summary: money } });
     for (const text of [JSON.stringify(slackBody(euro)), mailText(euro)]) {
       expect(text).toContain(`summary: ${money}`);
-      expect(text).not.toMatch(/90000|unit/);
+      expect(text).not.toMatch(/90000|unit|currency|EUR/);
     }
     expect(mailText(near({}))).toContain('summary: 90000 cent spent and 350 cent set aside of 100000 cent');
+  });
+
+  it('is a mail of plain lines, with the way to the call, which decides nothing', () => {
+    expect(mailText(said({ data: { reason: 'look' } }))).toBe(`The outcome of a call is not known: somebody has to look.
+
+workspace: a/b
+effect_id: eff_1
+reason: look
+at: 1970-01-01T00:00:00.000Z
+
+Open the call: https://g.test/console/a%2Fb/effects/eff_1
+
+The link decides nothing by itself.
+`);
   });
 
   it('adds no line to a mail', () => {

@@ -67,6 +67,7 @@ function watching(
 }
 
 it('budgets by params are judged in turns, as lists are, and so many are told of in one look', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
   const rows = Array.from({ length: 3_000 }, (_, n) => ({
     ...ROW,
     bucket: `customer ${n}`,
@@ -81,9 +82,16 @@ it('budgets by params are judged in turns, as lists are, and so many are told of
       return turns.map(items, make);
     },
   });
-  await observed.inspect([OPS]);
+  const receivers = [OPS];
+  await observed.inspect(receivers);
   expect(inTurns).toBe(3_000);
   expect(new Set(told.map(([key]) => key)).size).toBe(1_000);
+  // The next looks tell the rest.
+  for (const sum of [2_000, 2_500]) {
+    vi.advanceTimersByTime(15_000);
+    await observed.inspect(receivers);
+    expect(new Set(told.map(([key]) => key)).size).toBe(sum);
+  }
 });
 
 it('so many are told of in one look, in whichever workspaces', async () => {
@@ -126,12 +134,16 @@ it('is near the limit that policy has now, whatever the row was last judged with
     undefined,
     () => limit,
   );
-  await observed.inspect([OPS]);
+  const receivers = [OPS];
+  await observed.inspect(receivers);
   expect(notified).toEqual([]);
-  limit = 95;
-  vi.advanceTimersByTime(60_000);
-  await observed.inspect([OPS]);
-  expect(notified.map(([, { data }]) => data['limit'])).toEqual([95]);
+  // Near the next one as well, it is told again.
+  for (const next of [95, 100]) {
+    limit = next;
+    vi.advanceTimersByTime(60_000);
+    await observed.inspect(receivers);
+  }
+  expect(notified.map(([, { data }]) => data['limit'])).toEqual([95, 100]);
 });
 
 it('each row and each window of a budget is told of by itself: once, until it is reset, and to others again', async () => {
@@ -247,6 +259,21 @@ it('what waits for the store has a bound, and what came while it was handed over
   await handing;
   await later.observed.hand([OPS]);
   expect(later.untold).toEqual(['tool mcp.see']);
+});
+
+it('what was told is remembered up to a bound', async () => {
+  const { observed, told } = watching(() => []);
+  const receivers = [OPS];
+  const tell = async (from: number, to: number): Promise<void> => {
+    for (let n = from; n < to; n += 1) observed.quarantined(`mcp.t${n}`, 'changed');
+    await observed.hand(receivers);
+  };
+  for (let n = 0; n < 100_000; n += 1_000) await tell(n, n + 1_000);
+  await tell(0, 1);
+  expect(told).toHaveLength(100_000);
+  await tell(100_000, 100_001);
+  await tell(0, 1);
+  expect(told).toHaveLength(100_002);
 });
 
 it('what is seen of tools is told in its order, and of one tool what was seen last', async () => {

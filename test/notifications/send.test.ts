@@ -73,6 +73,7 @@ describe('a notification', () => {
       expect([isSignedBy(NOW), isSignedBy(BEFORE)]).toEqual([true, false]);
       await attempt(format, []);
       expect(came?.headers['webhook-id']).toBe('msg_1');
+      expect(came?.headers['content-type']).toBe('application/json; charset=utf-8');
       expect(came?.headers['user-agent']).toMatch(/^svc-gateway\/\d+\.\d+\.\d+/);
       expect(came?.headers).not.toHaveProperty('webhook-signature');
     },

@@ -9,21 +9,27 @@ export interface Mail {
   readonly text: string;
 }
 
-/** A real SMTP server on this machine, which knows one user. `fails`: the first so many mails are refused for now. `tls`: from the first byte on. */
+/**
+ * A real SMTP server on this machine, which knows one user, or asks for none. `fails`: the first so many mails are refused
+ * for now. `tls`: from the first byte on, or from the word STARTTLS on, and then with TLS 1.2.
+ */
 export async function startMailServer(
-  user: { readonly name: string; readonly password: string },
+  user: { readonly name: string; readonly password: string } | null,
   fails: number,
-  tls: { readonly cert: string; readonly key: string } | null = null,
+  tls: { readonly cert: string; readonly key: string; readonly isAsked?: boolean } | null = null,
 ): Promise<{ readonly port: number; readonly mails: readonly Mail[]; close(): Promise<void> }> {
   const mails: Mail[] = [];
   let refused = 0;
+  const isAsked = tls?.isAsked === true;
   const server = new SMTPServer({
-    ...(tls === null ? {} : { ...tls, secure: true }),
+    ...(tls === null ? {} : { cert: tls.cert, key: tls.key, secure: !isAsked }),
+    ...(isAsked ? { maxVersion: 'TLSv1.2' } : { disabledCommands: ['STARTTLS'] }),
     authMethods: ['PLAIN', 'LOGIN'],
-    allowInsecureAuth: true,
-    disabledCommands: ['STARTTLS'],
+    authOptional: user === null,
+    // No password is taken before the encryption that is offered.
+    allowInsecureAuth: !isAsked,
     onAuth({ username, password }, _session, callback) {
-      if (username === user.name && password === user.password) callback(null, { user: username });
+      if (user !== null && username === user.name && password === user.password) callback(null, { user: username });
       else callback(new Error('no'));
     },
     onData(stream, { envelope }, callback) {

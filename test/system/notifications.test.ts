@@ -30,6 +30,8 @@ type MailServer = Awaited<ReturnType<typeof startMailServer>>;
 let mail: MailServer;
 /** By TLS: with a certificate that the gateway trusts, and with one of another CA. */
 let [encrypted, foreign]: [MailServer | null, MailServer | null] = [null, null];
+/** Begins in clear, and offers STARTTLS. */
+let asking: MailServer;
 let folder = '';
 /** Takes Slack's posts, sends others elsewhere, and wants nothing more at a third address. */
 let other: Server;
@@ -44,6 +46,7 @@ beforeAll(async () => {
   const ca = makeCa('of the tests');
   encrypted = await startMailServer(user, 0, ca.issue('mail.test', { ip: '127.0.0.1' }));
   foreign = await startMailServer(user, 0, makeCa('of others').issue('mail.test', { ip: '127.0.0.1' }));
+  asking = await startMailServer(user, 0, { ...ca.issue('localhost'), isAsked: true });
   folder = await mkdtemp(join(tmpdir(), 'svc-notify-'));
   await writeFile(join(folder, 'ca.pem'), ca.cert);
   other = createServer((request, response) => {
@@ -65,6 +68,8 @@ webhooks:
   - { name: mail, url: "smtp://svc:\${MAIL_PASSWORD}@127.0.0.1:${mail.port}", format: mail, from: svc@example.com, to: [maria@example.com, tom@example.com], events: [approval.requested], retry_first: 50ms }
   - { name: mail-tls, url: "smtps://svc:\${MAIL_PASSWORD}@127.0.0.1:${encrypted.port}", format: mail, from: svc@example.com, to: [maria@example.com], events: [pause.set] }
   - { name: mail-foreign, url: "smtps://svc:\${MAIL_PASSWORD}@127.0.0.1:${foreign.port}", format: mail, from: svc@example.com, to: [maria@example.com], events: [pause.set] }
+  # The name is none of loopback to the configuration, where mail may go in clear.
+  - { name: mail-starttls, url: "smtp://svc:\${MAIL_PASSWORD}@LOCALHOST:${asking.port}", format: mail, from: svc@example.com, to: [maria@example.com], events: [pause.set] }
   - { name: moved, url: "${elsewhere}/moved", secret: "\${HOOK_NOW}", events: [pause.set] }
   - { name: gone, url: "${elsewhere}/gone", secret: "\${HOOK_NOW}", events: [pause.set] }
   - { name: private, url: "${elsewhere}/private", secret: "\${HOOK_NOW}", events: [pause.set], network: public, retry_first: 50ms }
@@ -87,7 +92,7 @@ afterAll(async () => {
   await world.close();
   await receiver.close();
   await rotating.close();
-  for (const one of [mail, encrypted, foreign]) await one?.close();
+  for (const one of [mail, encrypted, foreign, asking]) await one?.close();
   await rm(folder, { recursive: true, force: true });
   other.closeAllConnections();
   other.close();
@@ -209,6 +214,7 @@ describe('receivers', () => {
     });
     expect(at('/stolen')).toEqual([]);
     await expect.poll(() => encrypted?.mails.length, PATIENT).toBe(1);
+    await expect.poll(() => asking.mails.length, PATIENT).toBe(1);
     expect(foreign?.mails).toEqual([]);
     expect(at('/private')).toEqual([]);
     expect(at('/elsewhere')).toEqual([]);
