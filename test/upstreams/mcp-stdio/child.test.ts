@@ -113,9 +113,11 @@ test('why a child ended is said with the end of what it wrote as errors, in one 
 });
 
 test('what a child that has ended wrote is read to its end, though nobody reads at that time, and before it is over', async () => {
-  const { child, heard } = shell('echo one; echo two; echo three', { onLine: (speaking) => speaking.pause() });
+  // More than are taken in one turn.
+  const { child, heard } = shell('seq 300', { onLine: (speaking) => speaking.pause() });
   await child.gone;
-  expect(heard).toEqual(['one', 'two', 'three', 'it ended with exit code 0']);
+  const lines = Array.from({ length: 300 }, (_, line) => String(line + 1));
+  expect(heard).toEqual([...lines, 'it ended with exit code 0']);
 });
 
 test('a child that has ended is over, though another that it started holds its pipes', async () => {
