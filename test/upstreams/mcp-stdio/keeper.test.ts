@@ -1,40 +1,53 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Keeper, OWNER_VARIABLE } from '../../../src/upstreams/mcp/stdio/keeper.ts';
 
 const PATIENT = { timeout: 20_000 } as const;
 
 let keeper: Keeper;
-const children: ChildProcess[] = [];
+const groups: number[] = [];
 beforeEach(() => {
   keeper = new Keeper();
 });
 afterEach(() => {
   keeper.close();
-  for (const child of children) child.kill('SIGKILL');
+  for (const group of groups.splice(0)) if (isAlive(group)) process.kill(-group, 'SIGKILL');
 });
 
-/** A child in a group of its own that carries no mark of its owner: it has thrown away what it inherited. */
-function unmarked(): Promise<{ readonly group: number; readonly child: ChildProcess }> {
-  return begun({});
+interface Begun {
+  readonly group: number;
+  readonly child: ChildProcess;
+  /** Another process of its group. */
+  readonly beside: number;
 }
 
-async function begun(env: NodeJS.ProcessEnv): Promise<{ readonly group: number; readonly child: ChildProcess }> {
-  const child = spawn('sleep', ['600'], {
-    env: { PATH: process.env['PATH'], ...env },
+/** A child in a group of its own. Without a mark of its owner it is one that has thrown away what it inherited. */
+async function begun(mark: string | null = null): Promise<Begun> {
+  const child = spawn('/bin/sh', ['-c', 'sleep 600 & echo "$!"; wait'], {
+    env: { PATH: process.env['PATH'], ...(mark !== null && { [OWNER_VARIABLE]: mark }) },
     detached: true,
-    stdio: 'ignore',
+    stdio: ['ignore', 'pipe', 'ignore'],
   });
-  children.push(child);
-  await once(child, 'spawn');
-  return { group: child.pid ?? 0, child };
+  const { pid: group = 0 } = child;
+  groups.push(group);
+  const [line] = await once(child.stdout, 'data');
+  return { group, child, beside: Number(line) };
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    // A zombie still answers to signals.
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
 }
 
 test('a keeper in the place of one that died ends the children that there were, and no others', async () => {
   // Whoever has left the keeper would be ended first.
-  const [gone, kept] = [await unmarked(), await unmarked()];
+  const [gone, kept] = [await begun(), await begun()];
   keeper.ready();
   const { pid } = keeper;
   for (const { group } of [gone, kept]) keeper.add(group);
@@ -44,7 +57,9 @@ test('a keeper in the place of one that died ends the children that there were, 
   keeper.remove(gone.group);
   keeper.close();
   await expect.poll(() => kept.child.signalCode, PATIENT).toBe('SIGKILL');
-  expect(gone.child.exitCode ?? gone.child.signalCode).toBe(null);
+  // With all that it has started.
+  await expect.poll(() => isAlive(kept.beside), PATIENT).toBe(false);
+  expect([gone.group, gone.beside].filter(isAlive)).toHaveLength(2);
 });
 
 /** The process of the keeper, which is there. */
@@ -56,12 +71,12 @@ function keeping(): number {
 
 test('at the end of its gateway a keeper ends what carries its mark, and nothing of another gateway', async () => {
   keeper.ready();
-  const [own, others] = [await begun({ [OWNER_VARIABLE]: keeper.owner }), await begun({ [OWNER_VARIABLE]: 'another' })];
+  const [own, others] = [await begun(keeper.owner), await begun('another')];
   const pid = keeping();
   keeper.close();
   await expect.poll(() => own.child.signalCode, PATIENT).toBe('SIGKILL');
-  await vi.waitFor(() => expect(() => process.kill(pid, 0)).toThrow('ESRCH'), PATIENT);
-  expect(others.child.exitCode ?? others.child.signalCode).toBe(null);
+  await expect.poll(() => isAlive(pid), PATIENT).toBe(false);
+  expect([own.beside, others.group, others.beside].filter(isAlive)).toEqual([others.group, others.beside]);
   expect(() => keeper.ready()).toThrow('the gateway is ending');
 });
 
