@@ -94,6 +94,9 @@ test.each([
 
 test('a server that takes no message, or does not end its answer, has so many connections open and no more', async () => {
   let posted = 0;
+  const warnings: string[] = [];
+  const warned = ({ message }: Error): void => void warnings.push(message);
+  process.on('warning', warned);
   const answers: ServerResponse[] = [];
   const server = createServer((request, response) => {
     if (request.method === 'POST') {
@@ -125,6 +128,8 @@ test('a server that takes no message, or does not end its answer, has so many co
   for (const answer of answers.splice(0)) answer.end();
   // What was answered makes room.
   await expect.poll(() => (send(), posted)).toBeGreaterThan(64);
+  process.off('warning', warned);
+  expect(warnings).toEqual([]);
   pipe.kill('the end');
   await through.destroy();
   server.closeAllConnections();

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { setMaxListeners } from 'node:events';
 import type { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { Dispatcher } from 'undici';
@@ -59,6 +60,8 @@ export class SsePipe implements Pipe {
     this.#address = address;
     this.#headers = ofTransport(headers);
     this.#events = events;
+    // The stream and all messages listen to it. Beyond ten Node warns of a leak.
+    setMaxListeners(MOST_WAITING + 1, this.#left.signal);
     const late = setTimeout(() => {
       if (this.#endpoint === null) this.kill(`it did not say within ${ENDPOINT_MS} ms where messages go`);
     }, ENDPOINT_MS).unref();
