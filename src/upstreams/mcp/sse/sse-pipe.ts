@@ -102,7 +102,7 @@ export class SsePipe implements Pipe {
     this.#events.over(why);
   }
 
-  /** Listens until the stream is over. @returns why it is */
+  /** Listens until the stream is over. The session is killed then, and the answer with it. @returns why it is over */
   async #listen(): Promise<string> {
     const { through, path, now, messageBytes } = this.#address;
     const headers = { ...this.#headers, accept: 'text/event-stream' };
@@ -112,10 +112,7 @@ export class SsePipe implements Pipe {
     if (opened.kind !== 'answer') return opened.message;
     const { status, body } = opened;
     const { 'content-type': type } = opened.headers;
-    if (status !== 200 || !isEventStream(type)) {
-      body.destroy();
-      return `it has no stream of events at this address (${status})`;
-    }
+    if (status !== 200 || !isEventStream(type)) return `it has no stream of events at this address (${status})`;
     this.#stream = body;
     try {
       for await (const { bytes, data, name } of serverEvents(body, messageBytes)) {
