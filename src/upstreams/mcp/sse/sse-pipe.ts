@@ -108,8 +108,7 @@ export class SsePipe implements Pipe {
     const headers = { ...this.#headers, accept: 'text/event-stream' };
     const request = { method: 'GET', path, headers, body: null } as const;
     const opened = await open(through, request, { gate: () => 'go', signal: this.#left.signal, now });
-    if (opened.kind === 'held_back') return 'its session was ended';
-    if (opened.kind !== 'answer') return opened.message;
+    if (opened.kind !== 'answer') return opened.kind === 'held_back' ? 'its session was ended' : opened.message;
     const { status, body } = opened;
     const { 'content-type': type } = opened.headers;
     if (status !== 200 || !isEventStream(type)) return `it has no stream of events at this address (${status})`;
