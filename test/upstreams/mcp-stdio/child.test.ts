@@ -97,7 +97,7 @@ test('of a child that was ended the first reason is told, nothing that it says c
 
 test('why a child ended is said with the end of what it wrote as errors, in one line that can be shown', async () => {
   const { child, heard, send } = shell(
-    `printf '${'x'.repeat(600)} no ' >&2; echo up; read -r line; printf 'data\\n\\tbase \\033[31m\\n' >&2; exit 3`,
+    `printf '${'x'.repeat(3_000)} no ' >&2; echo up; read -r line; printf 'data\\n\\tbase \\033[31m\\n' >&2; exit 3`,
   );
   await expect.poll(() => heard).toEqual(['up']);
   send('go on');
@@ -107,9 +107,6 @@ test('why a child ended is said with the end of what it wrote as errors, in one 
   expect(said.endsWith(why) && why.startsWith('x')).toBe(true);
   // The end of it is kept, and what cannot be shown takes more room than it did.
   expect(why.length).toBeGreaterThan(490);
-  const loud = shell('head -c 100000 /dev/zero | tr "\\\\0" y >&2; printf " at last" >&2; exit 1');
-  await loud.child.gone;
-  expect(loud.heard).toEqual([`it ended with exit code 1; it said: ${'y'.repeat(492)} at last`]);
 });
 
 test('what a child that has ended wrote is read to its end, though nobody reads at that time, and before it is over', async () => {
