@@ -1,5 +1,7 @@
-import { readFile } from 'node:fs/promises';
+import { createPrivateKey, sign } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DECISIONS } from '../../src/effects/model/decision.ts';
 import { type Body, type Called, type McpWorld, startMcpWorld } from './world.ts';
@@ -1024,6 +1026,19 @@ describe('what happened', () => {
     const { jws } = committed.receipt;
     expect(await verify(`${jws.slice(0, -6)}AAAAAA`)).toMatchObject({ valid: false, effect_id: null, key_id: null });
     expect(await verify('no receipt')).toMatchObject({ valid: false, verdict: 'UNDECIDABLE' });
+  });
+
+  it('says of a receipt that names a log that this was not checked', async () => {
+    const [head = '', payload = ''] = committed.receipt.jws.split('.');
+    const logged = { ...JSON.parse(Buffer.from(payload, 'base64url').toString()), log: { id: 'log_1', index: 7 } };
+    const signed = `${head}.${Buffer.from(JSON.stringify(logged)).toString('base64url')}`;
+    const { kid } = JSON.parse(Buffer.from(head, 'base64url').toString());
+    const file = (await readdir(world.receiptKeys)).find((name) => name.includes(kid)) ?? '';
+    const key = createPrivateKey(await readFile(join(world.receiptKeys, file)));
+    const receipt = `${signed}.${sign(null, Buffer.from(signed), key).toString('base64url')}`;
+    const { structured } = await world.call(world.keys.account, 'svc.receipts.verify', { receipt });
+    expect(structured).toMatchObject({ valid: true, effect_id: committed.effect_id, log_proof: 'not_checked' });
+    expect(structured.checks).toContainEqual(expect.objectContaining({ name: 'log', status: 'skipped' }));
   });
 
   it('summarises by decision, and by what is asked', async () => {

@@ -29,6 +29,8 @@ export interface McpKeys {
 export interface McpWorld {
   readonly url: string;
   readonly keys: McpKeys;
+  /** The folder of the keys that receipts are signed with. */
+  readonly receiptKeys: string;
   api(method: string, path: string, key: string, body?: unknown): Promise<{ status: number; body: Body }>;
   /** Runs a refund as the bot. */
   refund(params: object, idempotencyKey: string): Promise<Body>;
@@ -150,6 +152,7 @@ export async function startMcpWorld(
   return {
     url,
     keys,
+    receiptKeys: join(folder, 'keys'),
     api,
     post,
     async refund(params, idempotencyKey) {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { McpCall } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { announcements } from '../../src/mcp/gateway/federated.ts';
-import { PinWatch } from '../../src/upstreams/mcp/pin-watch.ts';
+import { type OnSeen, PinWatch } from '../../src/upstreams/mcp/pin-watch.ts';
 import { type LenientServer, startLenientServer, TOOLS } from '../system/mcp/lenient-server.ts';
 
 const [ECHO = {}] = TOOLS;
@@ -30,9 +30,10 @@ beforeEach(() => {
 });
 
 function watch() {
+  const seen: Parameters<OnSeen>[0][] = [];
   const pins = new PinWatch(
     () => now,
-    () => undefined,
+    (names) => void seen.push(names),
   );
   const mcp = { path: '/mcp', allow: [], words: WORDS };
   const settings = { id: 'crm', url: server.url, timeoutMs: 1000, network: 'any', credentials: null, mcp } as const;
@@ -47,6 +48,8 @@ function watch() {
   return {
     pins,
     reached,
+    /** The names of the tools about which something was seen, each time. */
+    seen,
     sent: () => sent,
     state: () => pins.stateOf(WORDS, call),
     known: () => pins.known(reached, call),
@@ -99,6 +102,64 @@ test('what was seen long ago is not relied on: the call waits, and is refused wh
   expect(state()).toBe('pinned');
 });
 
+test('a look shows how things stood when it began, however long it took', async () => {
+  const { pins, reached, known } = watch();
+  const looking = pins.inspect(reached);
+  now = 50_000;
+  await looking;
+  now = 59_999;
+  expect(known()).toBeNull();
+  expect(server.looks).toBe(2);
+  now = 60_000;
+  expect(known()).toBeNull();
+  await expect.poll(() => server.looks).toBe(4);
+});
+
+test('who looks at the same time shares a look; what was read is read anew for the next', async () => {
+  const { pins, reached } = watch();
+  const looks = [pins.read(reached), pins.read(reached)];
+  for (const look of looks) expect(await look).toMatchObject({ tools: TOOLS });
+  expect(server.looks).toBe(2);
+  expect(await pins.read(reached)).toMatchObject({ tools: TOOLS });
+  expect(server.looks).toBe(4);
+});
+
+test('a server that could not be looked at is left alone for two seconds, in which the reason is that of before', async () => {
+  const { pins, reached, sent } = watch();
+  server.isSeen = false;
+  const why = await pins.read(reached);
+  expect(why).toEqual(expect.any(String));
+  const before = sent();
+  server.isSeen = true;
+  now = 1_999;
+  expect([await pins.read(reached), sent()]).toEqual([why, before]);
+  now = 2_000;
+  expect(await pins.read(reached)).toMatchObject({ tools: TOOLS });
+});
+
+test('a server that announces changes is looked at by itself, unless that was done a moment ago', async () => {
+  const { pins, reached, sent } = watch();
+  await pins.inspect(reached);
+  const before = sent();
+  now = 2_000;
+  pins.doubt(reached);
+  await setImmediate();
+  expect(sent()).toBe(before);
+  now = 2_001;
+  pins.doubt(reached);
+  await expect.poll(() => server.looks).toBe(4);
+});
+
+test('of what was seen is told: after a look of all tools, after a list of those in it, of other words once', async () => {
+  const { pins, reached, seen } = watch();
+  await pins.inspect(reached);
+  expect(seen.splice(0)).toEqual([null]);
+  pins.passes({ tools: TOOLS.slice(0, 2) }, (name) => name === 'echo');
+  expect(seen.splice(0)).toEqual([['echo']]);
+  for (const name of ['lenient', 'other', 'other']) pins.introduces({ serverInfo: { name } }, WORDS);
+  expect(seen).toEqual([null]);
+});
+
 test('why a look failed is told of until one succeeds', async () => {
   const { pins, known } = watch();
   server.isSeen = false;
@@ -123,6 +184,19 @@ test('a look that began before the server announced a change does not count', as
   await known();
   await looking;
   expect(state()).toBe('changed');
+});
+
+test('nor does one that began in the very millisecond of the announcement', async () => {
+  const { pins, reached, state, known } = watch();
+  const looking = pins.inspect(reached);
+  pins.doubt(reached);
+  await looking;
+  expect(state()).toBe('unseen');
+  const again = pins.inspect(reached);
+  now = 1;
+  await known();
+  await again;
+  expect(state()).toBe('pinned');
 });
 
 test('nor where it takes long, and began long before the call that waits', async () => {

@@ -178,6 +178,28 @@ test('a call that is cancelled after it has left is finished: the server does no
   expect(resultOf(await first).decision).toMatchObject({ decision: 'committed' });
 });
 
+test.each([
+  ['its server', '/mcp/crm', 'asks'],
+  ['all servers', '/mcp', 'crm__asks'],
+])(
+  'a call that is cancelled at the door to %s is broken off where its tool says so, and nobody knows its outcome',
+  async (door, path, name) => {
+    const at = { keys: world.keys, door: () => world.url() + path };
+    const call = callOf(name, { cancelled: door });
+    const first = post(at, call);
+    await expect.poll(() => world.server.ran.length).toBe(1);
+    // What another agent cancels is a call of its own.
+    const cancelled = tell('notifications/cancelled', { requestId: call['id'] ?? null });
+    expect((await post(at, cancelled, { 'x-api-key': world.keys.cat })).status).toBe(202);
+    const joined = resultOf(await post(at, { ...call, id: 'joined' }));
+    expect(joined.decision).toMatchObject({ decision: 'in_progress' });
+    expect((await post(at, cancelled)).status).toBe(202);
+    expect(resultOf(await first).decision).toMatchObject({ decision: 'unknown_effect' });
+  },
+  // Long before the time of the call is over, after which nobody knows either.
+  8_000,
+);
+
 test('a call whose client goes is broken off where its tool says so, and nobody knows its outcome', async () => {
   const call = callOf('asks', { n: 'left' });
   const gone = new AbortController();
@@ -281,16 +303,48 @@ test('a pause ends the streams that it covers and refuses new ones, as it does w
   await expect.poll(async () => (await hear({ key: world.keys.bot })).status).toBe(200);
 });
 
-test('a GET with a body is refused', async () => {
-  const sent = request(world.door(), {
-    method: 'GET',
-    headers: { 'x-api-key': world.keys.bot, accept: 'text/event-stream', 'content-length': '2' },
-  });
-  sent.end('{}');
-  const [response] = (await once(sent, 'response')) as [IncomingMessage];
-  response.resume();
-  expect(response.statusCode).toBe(400);
+test('a GET or a DELETE with a body is refused, and one that has none is not, whatever it says of it', async () => {
+  const sent = async (method: string, body: string, more: Record<string, string>): Promise<number | undefined> => {
+    const headers = { 'x-api-key': world.keys.bot, accept: 'text/event-stream', ...more };
+    const asked = request(world.door(), { method, headers });
+    asked.end(body);
+    const [response] = (await once(asked, 'response')) as [IncomingMessage];
+    response.destroy();
+    return response.statusCode;
+  };
+  const type = { 'content-type': 'application/json' };
+  const body = JSON.stringify(say('ping'));
+  const length = { ...type, 'content-length': String(body.length) };
+  expect([await sent('GET', body, length), await sent('DELETE', body, length)]).toEqual([400, 400]);
   expect(world.server.seen).toEqual([]);
+  const none = { 'content-length': '0' };
+  for (const more of [type, none, { ...type, ...none }])
+    expect([await sent('GET', '', more), await sent('DELETE', '', more)], JSON.stringify(more)).toEqual([200, 200]);
+  expect(world.server.seen.map(({ method }) => method).join(' ')).toBe('GET DELETE GET DELETE GET DELETE');
+});
+
+test('the events of the very answer that begins a session can be gone on from in this session', async () => {
+  world.server.beginsWith = 'e0';
+  const begun = await post(world, say('initialize', { protocolVersion: '2025-11-25' }));
+  const [, last = ''] = /^id: (e0\.[\w-]{43})$/m.exec(begun.text) ?? [];
+  const session = begun.headers.get('mcp-session-id') ?? '';
+  const again = async (headers: Record<string, string>): Promise<string> => {
+    const own = { 'x-api-key': world.keys.bot, accept: 'text/event-stream', 'last-event-id': last };
+    const response = await fetch(world.door(), { headers: { ...own, ...headers } });
+    return `${response.status} ${await response.text()}`;
+  };
+  expect(await again({ 'mcp-session-id': session })).toMatch(/^200 .*replayed after e0"/s);
+  // The event is of no other session, and of none.
+  const other = await post(world, say('initialize', { protocolVersion: '2025-11-25' }));
+  for (const headers of [{}, { 'mcp-session-id': other.headers.get('mcp-session-id') ?? '' }])
+    expect(await again(headers)).toMatch(/^400 .*Last-Event-ID is no event of this session/s);
+});
+
+test('the ids of sessions with a server are not told at the door to all servers', async () => {
+  const said = await post({ keys: world.keys, door: () => `${world.url()}/mcp` }, callOf('crm__sends', { events: [] }));
+  expect(resultOf(said).decision).toMatchObject({ decision: 'committed' });
+  expect(said.headers.get('mcp-session-id')).toBeNull();
+  expect(world.server.seen.at(-1)?.headers['mcp-session-id']).toEqual(expect.any(String));
 });
 
 test('each request has a line in the log: what it was, and what became of it, without arguments, unknown names and keys', async () => {

@@ -200,6 +200,14 @@ describe('a call', () => {
   test('to a server that is away is refused with a decision: nobody can see what its tools are', async () => {
     const { decision, result } = resultOf(await post(callOf('away__echo', { n: 4 })));
     expect([decision['code'], result['isError']]).toEqual(['tool_unseen', true]);
+    // What is no call of a tool says when to ask again.
+    const away = { door: () => `${door()}/away`, keys: { ...keys, lead: '' } };
+    const { status, headers, message } = await postTo(away, say('ping'));
+    expect([status, headers.get('retry-after'), message['error']]).toMatchObject([
+      503,
+      '1',
+      { message: expect.stringContaining('could not be reached'), data: { code: 'not_ready' } },
+    ]);
   });
 
   test('of a tool that is not what was approved is not sent, whichever name it goes by', async () => {

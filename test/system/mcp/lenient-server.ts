@@ -35,6 +35,8 @@ export interface LenientServer {
   answerNext(answer: JsonObject | null): void;
   /** What `initialize` and `server/discover` say beside what they always say. */
   words: JsonObject;
+  /** The id of the event with which `initialize` is answered; `null`: the answer is no event. */
+  beginsWith: string | null;
   /** Whether the gateway's own looks at the tools are answered. */
   isSeen: boolean;
   /** How often the gateway has looked at the tools. These requests are not among `seen`. */
@@ -129,6 +131,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
       nextAnswer = answer;
     },
     words: {},
+    beginsWith: null,
     isSeen: true,
     looks: 0,
     onCut: () => {},
@@ -147,6 +150,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
       server.listAs = null;
       server.callAs = null;
       server.words = {};
+      server.beginsWith = null;
     },
     release: () => {
       for (const go of waiting.splice(0)) go();
@@ -245,6 +249,19 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     json(response, text(JSON.stringify(params['arguments'] ?? null), { _meta: { 'server.example/own': 1 } }));
   }
 
+  function begin(id: Json, response: ServerResponse): void {
+    const result = {
+      protocolVersion: '2025-11-25',
+      capabilities: { tools: {} },
+      serverInfo: { name: 'lenient', version: '1' },
+      ...server.words,
+    };
+    const message = { jsonrpc: '2.0', id, result };
+    if (server.beginsWith === null) return json(response, message);
+    response.setHeader('content-type', 'text/event-stream');
+    response.end(`id: ${server.beginsWith}\ndata: ${JSON.stringify(message)}\n\n`);
+  }
+
   const http = createServer((request, response) => {
     void (async () => {
       const pieces: Buffer[] = [];
@@ -305,12 +322,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
             break;
           case 'initialize':
             response.setHeader('mcp-session-id', randomUUID());
-            result({
-              protocolVersion: '2025-11-25',
-              capabilities: { tools: {} },
-              serverInfo: { name: 'lenient', version: '1' },
-              ...server.words,
-            });
+            begin(id, response);
             break;
           default:
             if (isJsonObject(answered)) asking.get(`${session} ${textOf(id)}`)?.(answered);

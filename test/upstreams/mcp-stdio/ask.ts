@@ -23,7 +23,12 @@ export interface Asking {
 }
 
 /** Sends one request as the gateway does. */
-export function ask(through: Through, method: 'POST' | 'GET' | 'DELETE', message: unknown, asking: Asking = {}): Asked {
+export function ask(
+  through: Through,
+  method: 'POST' | 'GET' | 'DELETE' | 'PUT',
+  message: unknown,
+  asking: Asking = {},
+): Asked {
   const head = settled();
   const end = settled();
   const asked: Asked = { status: 0, headers: {}, text: '', controller: null, head: head.promise, end: end.promise };

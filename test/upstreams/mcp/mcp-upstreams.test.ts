@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
@@ -8,6 +9,8 @@ import { isJsonObject, type Json } from '../../../src/json/value.ts';
 import { createMcpUpstreams } from '../../../src/upstreams/mcp/mcp-upstreams.ts';
 import { PipeServer } from '../../../src/upstreams/mcp/pipe/pipe-server.ts';
 import type { McpUpstreamSettings } from '../../../src/upstreams/mcp/settings.ts';
+import { OWNER_VARIABLE } from '../../../src/upstreams/mcp/stdio/keeper.ts';
+import { initialize } from '../mcp-stdio/ask.ts';
 import { makeDispatch, makeTool } from '../tool.ts';
 
 const LIMITS = { responseBytes: 10_000, responseKeptBytes: 1_000 };
@@ -146,3 +149,29 @@ test('at the end what still runs is broken off, and nobody knows what became of 
   await expect.poll(open).toBe(0);
   expect(upstreams.send(makeDispatch({ tool }))).toBeNull();
 }, 20_000);
+
+/** Processes that end the programs of servers with this process. */
+function keepers(): readonly string[] {
+  const children = readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').trim().split(' ');
+  return children.filter((pid) => {
+    try {
+      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(OWNER_VARIABLE);
+    } catch {
+      return false;
+    }
+  });
+}
+
+test('with the last program ends the process that was to end it', async () => {
+  const before = keepers();
+  const answer = '{"jsonrpc":"2.0","id":0,"result":{}}';
+  const child = { ...CHILD, command: '/bin/sh', args: ['-c', `read -r line; echo '${answer}'; read -r line`] };
+  const { upstreams, crm } = made({ ...settings, mcp: { path: '/', allow: [], child } });
+  const { through } = crm();
+  if (!(through instanceof PipeServer)) throw new Error('it is no program');
+  await initialize(through);
+  const kept = () => keepers().filter((pid) => !before.includes(pid));
+  await expect.poll(kept).toHaveLength(1);
+  await upstreams.close();
+  await expect.poll(kept).toEqual([]);
+});

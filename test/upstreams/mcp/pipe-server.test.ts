@@ -7,8 +7,11 @@ import { PipeServer } from '../../../src/upstreams/mcp/pipe/pipe-server.ts';
 import { ask } from '../mcp-stdio/ask.ts';
 
 /** A server over a pipe that answers `initialize`, and then only what the test has it say. */
-async function begun() {
+async function begun({ most = 1, gone = Promise.resolve() } = {}) {
   const sent: JsonObject[] = [];
+  /** How its pipes were ended. */
+  const ended: string[] = [];
+  let becomes: 'taken' | 'refused' | 'lost' = 'taken';
   let events: PipeEvents | null = null;
   const says = (line: string): void => events?.line(Buffer.from(line));
   const say = (message: JsonObject): void => says(JSON.stringify({ jsonrpc: '2.0', ...message }));
@@ -19,9 +22,11 @@ async function begun() {
         events = heard;
         return {
           pid: null,
-          gone: Promise.resolve(),
+          gone,
           send: (message, _headers, sending) => {
             if (!sending.start()) return;
+            if (becomes === 'refused') return sending.refused(503, Buffer.from('{"not":"taken"}'));
+            if (becomes === 'lost') return sending.lost(new Error('it broke'));
             const asked: JsonObject = JSON.parse(message.toString('utf8'));
             sent.push(asked);
             sending.taken();
@@ -33,23 +38,30 @@ async function begun() {
           resume: () => {
             isPaused = false;
           },
-          end: () => undefined,
-          kill: () => undefined,
+          end: () => void ended.push('end'),
+          kill: (why) => void ended.push(why),
         };
       },
-      most: 1,
+      most,
       idleMs: 60_000,
       mostWaitMs: 0,
     },
     () => 0,
   );
-  const first = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} });
-  await first.end;
-  const session = String(first.headers['mcp-session-id']);
+  const begin = async (holder: string): Promise<string> => {
+    const asked = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} }, { holder });
+    await asked.end;
+    return String(asked.headers['mcp-session-id']);
+  };
+  const session = await begin('bot');
   const call = (id: number | string) =>
     ask(server, 'POST', { jsonrpc: '2.0', id, method: 'tools/call', params: {} }, { session });
   const over = (why: string): void => events?.over(why);
-  return { server, session, sent, say, says, over, call, isPaused: () => isPaused };
+  const set = (next: typeof becomes): void => {
+    becomes = next;
+  };
+  const own = { server, session, begin, sent, ended, set };
+  return { ...own, say, says, over, call, isPaused: () => isPaused };
 }
 
 test('an id that is still open, and more requests than one session may have, are refused and not sent', async () => {
@@ -72,7 +84,8 @@ test('what the server says while nobody listens waits, up to a bound; beyond it,
   const { server, session, sent, say } = await begun();
   for (let at = 0; at < 100; at += 1) say({ method: 'notifications/message', params: { at } });
   say({ id: 'q', method: 'roots/list' });
-  expect(sent.at(-1)).toMatchObject({ id: 'q', error: { message: 'Nobody listens.' } });
+  // What is no question is not answered.
+  expect(sent.slice(1)).toMatchObject([{ id: 'q', error: { message: 'Nobody listens.' } }]);
   const listening = ask(server, 'GET', null, { session });
   await listening.head;
   expect(listening.text.match(/^data: /gm)?.length).toBe(64);
@@ -168,7 +181,7 @@ test.each([
 /** A server whose pipes come up as the test says, by a clock of the test. */
 function opening(settings: { readonly most: number; readonly mostWaitMs: number }) {
   let now = 0;
-  let comesUp = true;
+  let comesUp: boolean | 'and refuses' = true;
   const server = new PipeServer(
     {
       open: (heard) => ({
@@ -178,8 +191,9 @@ function opening(settings: { readonly most: number; readonly mostWaitMs: number 
           if (!sending.start()) return;
           sending.taken();
           setImmediate(() => {
-            if (comesUp) heard.line(Buffer.from('{"jsonrpc":"2.0","id":0,"result":{}}'));
-            else heard.over('it has no database');
+            const says = comesUp === true ? '"result":{}' : '"error":{}';
+            if (comesUp !== false) heard.line(Buffer.from(`{"jsonrpc":"2.0","id":0,${says}}`));
+            if (comesUp !== true) heard.over('it has no database');
           });
         },
         pause: () => undefined,
@@ -195,12 +209,12 @@ function opening(settings: { readonly most: number; readonly mostWaitMs: number 
   const begin = async (holder = 'bot'): Promise<string> => {
     const asked = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} }, { holder });
     await asked.end.catch(() => undefined);
-    return `${asked.status} ${/tried again in \d+ ms/.exec(asked.text)?.[0] ?? ''}`.trim();
+    return `${asked.status} ${/tried again in \d+ ms; last: \w[\w ]+/.exec(asked.text)?.[0] ?? ''}`.trim();
   };
   const pass = (ms: number): void => {
     now += ms;
   };
-  const set = (isUp: boolean): void => {
+  const set = (isUp: typeof comesUp): void => {
     comesUp = isUp;
   };
   return { server, begin, pass, set };
@@ -211,14 +225,14 @@ test('one that does not come up is tried again later and later, up to a bound; o
   set(false);
   for (const wait of [250, 500, 600, 600]) {
     expect(await begin()).toBe('502');
-    expect(await begin()).toBe(`503 tried again in ${wait} ms`);
+    expect(await begin()).toBe(`503 tried again in ${wait} ms; last: it has no database`);
     pass(wait);
   }
   set(true);
   expect(await begin()).toBe('200');
   set(false);
   expect(await begin()).toBe('502');
-  expect(await begin()).toBe('503 tried again in 250 ms');
+  expect(await begin()).toBe('503 tried again in 250 ms; last: it has no database');
   await server.close();
 });
 
@@ -270,4 +284,137 @@ test('a session that is held back, or that the server refuses, is none; its stre
   const after = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} });
   await after.end;
   expect([after.status, after.text]).toEqual([503, expect.stringContaining('the gateway is ending')]);
+});
+
+test('one that answers the first request with an error and ends has not come up', async () => {
+  const { server, begin, set } = opening({ most: 4, mostWaitMs: 600 });
+  set('and refuses');
+  expect(await begin()).toBe('200');
+  expect(await begin()).toBe('503 tried again in 250 ms; last: it has no database');
+  expect(server.report()).toMatchObject({ running: 0, failures: 1 });
+  await server.close();
+});
+
+test('one that cannot be opened is no session, and its client hears why', async () => {
+  const open = (): never => {
+    throw new Error('no descriptors are left');
+  };
+  const server = new PipeServer({ open, most: 1, idleMs: 60_000, mostWaitMs: 600 }, () => 0);
+  const asked = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} });
+  await asked.end;
+  expect([asked.status, asked.text]).toEqual([502, expect.stringContaining('no descriptors are left')]);
+  expect(server.report().running).toBe(0);
+  await server.close();
+});
+
+test('what is asked in no session, or in the wrong way, is refused and not sent', async () => {
+  const { server, session, sent } = await begun();
+  const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+  for (const [method, message, of, refusal] of [
+    ['GET', null, undefined, [404, -32_001]],
+    ['DELETE', null, 'other', [404, -32_001]],
+    ['POST', list, 'other', [404, -32_001]],
+    ['POST', list, undefined, [400, -32_600]],
+    ['POST', 'no message', session, [400, -32_700]],
+    ['PUT', list, session, [405, -32_000]],
+  ] as const) {
+    const asked = ask(server, method, message, of === undefined ? {} : { session: of });
+    await asked.end;
+    const { id, error } = JSON.parse(asked.text);
+    expect([asked.status, error.code, id], `${method} ${String(of)}`).toEqual([...refusal, null]);
+  }
+  expect(sent).toHaveLength(1);
+  // A session that is begun twice is one.
+  ask(server, 'POST', { jsonrpc: '2.0', id: 2, method: 'initialize' }, { session });
+  expect([sent.length, server.report().running]).toEqual([2, 1]);
+  await server.close();
+});
+
+test('a session ends when its client says so, unless that is held back; what its server does then is waited for', async () => {
+  let leave = (): void => undefined;
+  const gone = new Promise<void>((resolve) => (leave = resolve));
+  const { server, session, ended } = await begun({ gone });
+  const gate = (): void => {
+    throw new Error('paused');
+  };
+  await expect(ask(server, 'DELETE', null, { session, gate }).end).rejects.toThrow('paused');
+  expect([ended, server.report().running]).toEqual([[], 1]);
+  const asked = ask(server, 'DELETE', null, { session });
+  await asked.end;
+  expect([asked.status, ended, server.report().running]).toEqual([200, ['end'], 0]);
+  let isClosed = false;
+  const closing = server.close().then(() => (isClosed = true));
+  for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  expect(isClosed).toBe(false);
+  leave();
+  await closing;
+});
+
+test.each(['close', 'destroy'] as const)(
+  'at the end (%s) sessions that had made room end with all others',
+  async (end) => {
+    const { server, session, begin, ended } = await begun({ most: 2 });
+    const again = await begin('bot');
+    for (const of of [session, again])
+      ask(server, 'POST', { jsonrpc: '2.0', id: 1, method: 'tools/call', params: {} }, { session: of });
+    await begin('cat');
+    expect([ended, server.report().running]).toEqual([[], 3]);
+    await server[end]();
+    expect(ended.filter((how) => how === 'end')).toHaveLength(3);
+    expect(ended.filter((how) => how === 'the gateway is ending')).toHaveLength(end === 'destroy' ? 3 : 0);
+  },
+);
+
+test('the id of a request that was held back, refused or lost is free again', async () => {
+  const { server, session, set, call } = await begun();
+  const gate = (): void => {
+    throw new Error('paused');
+  };
+  const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: {} };
+  await expect(ask(server, 'POST', message, { session, gate }).end).rejects.toThrow('paused');
+  set('refused');
+  const refused = call(1);
+  await refused.end;
+  expect([refused.status, refused.text]).toEqual([503, '{"not":"taken"}']);
+  set('lost');
+  await expect(call(1).end).rejects.toThrow('it broke');
+  set('taken');
+  expect(call(1).status).toBe(0);
+  // What gets no answer is taken as such.
+  expect(ask(server, 'POST', { jsonrpc: '2.0', method: 'notifications/x' }, { session }).status).toBe(202);
+  await server.close();
+});
+
+test('what the server says is heard by whom it is for: the only request that is open, else the stream of the session', async () => {
+  const { server, session, say, call } = await begun();
+  const note = (data: string, more: JsonObject = {}): void =>
+    say({ method: 'notifications/progress', params: { data, ...more } });
+  const left = call(1);
+  left.controller?.abort(new Error('it has left'));
+  note('waits');
+  const gate = (): void => {
+    throw new Error('paused');
+  };
+  await expect(ask(server, 'GET', null, { session, gate }).end).rejects.toThrow('paused');
+  const listening = ask(server, 'GET', null, { session });
+  await listening.head;
+  const only = call(2);
+  note('for the only one');
+  const other = call(3);
+  // Neither has said a token.
+  note('for nobody of two');
+  const said = [listening, only, other].map(({ text }) =>
+    [...text.matchAll(/"data":"([^"]*)"/g)].map(([, data]) => data),
+  );
+  expect(said).toEqual([['waits', 'for nobody of two'], ['for the only one'], []]);
+  await server.close();
+});
+
+test('what waits for a listener is at most a mebibyte', async () => {
+  const { server, session, say } = await begun();
+  for (let at = 0; at < 40; at += 1) say({ method: 'notifications/message', params: { data: 'x'.repeat(30_000) } });
+  const listening = ask(server, 'GET', null, { session });
+  await listening.head;
+  expect(listening.text.match(/^data: /gm)?.length).toBe(Math.floor((1024 * 1024) / 30_100));
+  await server.close();
 });

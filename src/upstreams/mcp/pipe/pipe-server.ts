@@ -141,9 +141,7 @@ export class PipeServer implements Through {
         { id, holder },
         (events) => this.#settings.open(events, headers),
         {
-          begun: () => {
-            this.#failures = 0;
-          },
+          begun: () => (this.#failures = 0),
           over: (reason, begun) => this.#over(id, reason, begun),
         },
         this.#now,

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { setMaxListeners } from 'node:events';
 import type { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { Dispatcher } from 'undici';
@@ -59,6 +60,8 @@ export class SsePipe implements Pipe {
     this.#address = address;
     this.#headers = ofTransport(headers);
     this.#events = events;
+    // The stream and all messages listen to it. Beyond ten Node warns of a leak.
+    setMaxListeners(MOST_WAITING + 1, this.#left.signal);
     const late = setTimeout(() => {
       if (this.#endpoint === null) this.kill(`it did not say within ${ENDPOINT_MS} ms where messages go`);
     }, ENDPOINT_MS).unref();
@@ -99,20 +102,16 @@ export class SsePipe implements Pipe {
     this.#events.over(why);
   }
 
-  /** Listens until the stream is over. @returns why it is */
+  /** Listens until the stream is over. The session is killed then, and the answer with it. @returns why it is over */
   async #listen(): Promise<string> {
     const { through, path, now, messageBytes } = this.#address;
     const headers = { ...this.#headers, accept: 'text/event-stream' };
     const request = { method: 'GET', path, headers, body: null } as const;
     const opened = await open(through, request, { gate: () => 'go', signal: this.#left.signal, now });
-    if (opened.kind === 'held_back') return 'its session was ended';
-    if (opened.kind !== 'answer') return opened.message;
+    if (opened.kind !== 'answer') return opened.kind === 'held_back' ? 'its session was ended' : opened.message;
     const { status, body } = opened;
     const { 'content-type': type } = opened.headers;
-    if (status !== 200 || !isEventStream(type)) {
-      body.destroy();
-      return `it has no stream of events at this address (${status})`;
-    }
+    if (status !== 200 || !isEventStream(type)) return `it has no stream of events at this address (${status})`;
     this.#stream = body;
     try {
       for await (const { bytes, data, name } of serverEvents(body, messageBytes)) {
