@@ -26,7 +26,7 @@ import type { StorePlace } from '../stores/embedded/marks.ts';
 import { beginEpoch, type Incomplete } from '../stores/embedded/new-epoch.ts';
 import { openReads } from '../stores/embedded/read-side.ts';
 import { asking } from '../stores/threads/operations.ts';
-import { makePrivateFolder, replaceFile, syncFolder } from '../stores/private-folder.ts';
+import { makePrivateFolder, replaceFile, syncPath } from '../stores/private-folder.ts';
 import { placeOf } from './store-place.ts';
 import { noteUpkeep, readUpkeep } from './upkeep.ts';
 
@@ -180,7 +180,7 @@ async function record(store: Incomplete, content: BackupContent, carried: Carrie
 function putInPlace(path: string, work: string): string | null {
   // From here on the store that is there is older than its mark.
   if (existsSync(join(work, 'install.json'))) renameSync(join(work, 'install.json'), join(path, 'install.json'));
-  syncFolder(path);
+  syncPath(path);
   let aside: string | null = null;
   const there = STORE_FILES.filter((name) => existsSync(join(path, name)));
   if (there.length > 0 && existsSync(join(work, STORE_FILE))) {
@@ -189,11 +189,11 @@ function putInPlace(path: string, work: string): string | null {
     // The file itself goes last: while it is there, it is what a start would refuse.
     for (const name of [...there].reverse()) renameSync(join(path, name), join(aside, name));
   }
-  syncFolder(path);
+  syncPath(path);
   const spill = join(path, SPILL_FOLDER);
   copySpill(join(work, SPILL_FOLDER), spill);
   if (existsSync(join(work, STORE_FILE))) renameSync(join(work, STORE_FILE), join(path, STORE_FILE));
-  syncFolder(path);
+  syncPath(path);
   rmSync(work, { recursive: true, force: true });
   return aside;
 }

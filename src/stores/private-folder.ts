@@ -11,7 +11,7 @@ export function makePrivateFolder(path: string): void {
   const first = mkdirSync(folder, { recursive: true, mode: 0o700 });
   const top = dirname(first === undefined ? folder : resolve(first));
   for (let parent = dirname(folder); ; parent = dirname(parent)) {
-    if (first !== undefined || mayRead(parent)) syncFolder(parent);
+    if (first !== undefined || mayRead(parent)) syncPath(parent);
     if (parent === top) return;
   }
 }
@@ -35,9 +35,9 @@ export function makePrivateFile(file: string): void {
   else closeSync(openSync(file, 'a', 0o600));
 }
 
-/** Makes changes to the names in a folder survive a power cut. */
-export function syncFolder(folder: string): void {
-  const descriptor = openSync(folder, 'r');
+/** Makes the bytes of a file, or changes to the names in a folder, survive a power cut. */
+export function syncPath(path: string): void {
+  const descriptor = openSync(path, 'r');
   try {
     fsyncSync(descriptor);
   } finally {
@@ -45,7 +45,7 @@ export function syncFolder(folder: string): void {
   }
 }
 
-/** The same in another thread, for callers that must not block. */
+/** The same of a folder in another thread, for callers that must not block. */
 export async function syncFolderAside(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {

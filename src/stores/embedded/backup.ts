@@ -3,7 +3,6 @@ import {
   closeSync,
   copyFileSync,
   existsSync,
-  fsyncSync,
   linkSync,
   openSync,
   readdirSync,
@@ -17,7 +16,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { readOwnJson } from '../../json/read.ts';
-import { makePrivateFolder, syncFolder } from '../private-folder.ts';
+import { makePrivateFolder, syncPath } from '../private-folder.ts';
 import { openUnjudged, STORE_FILE } from './boot.ts';
 import { loadDriver, type OpenDatabase } from './driver.ts';
 import { codeOf } from './failure-text.ts';
@@ -139,9 +138,9 @@ async function writeInto(
   // It is written last: a folder without it is no backup.
   const draft = join(to, DRAFT_FILE);
   writeFileSync(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 });
-  syncFile(draft);
+  syncPath(draft);
   renameSync(draft, join(to, CONTENT_FILE));
-  syncFolder(to);
+  syncPath(to);
   return content;
 }
 
@@ -190,7 +189,7 @@ function markAsBackup(file: string, open: OpenDatabase): FileMeta {
     return meta;
   } finally {
     database.close();
-    syncFile(file);
+    syncPath(file);
   }
 }
 
@@ -258,7 +257,7 @@ export function copySpill(from: string, to: string): readonly string[] {
       if (codeOf(error) === 'ENOENT') return [];
       throw error;
     }
-    syncFile(join(to, name));
+    syncPath(join(to, name));
     return [`${SPILL_FOLDER}/${name}`];
   });
 }
@@ -327,7 +326,7 @@ export async function unpackBackup(from: string, to: string): Promise<number> {
     return openMetaTable(database).get().commits;
   } finally {
     database.close();
-    syncFile(file);
+    syncPath(file);
   }
 }
 
@@ -345,15 +344,6 @@ function digestOf(file: string): string {
       if (length === 0) return digest.digest('hex');
       digest.update(chunk.subarray(0, length));
     }
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-function syncFile(file: string): void {
-  const descriptor = openSync(file, 'r+');
-  try {
-    fsyncSync(descriptor);
   } finally {
     closeSync(descriptor);
   }

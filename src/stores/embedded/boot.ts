@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { beginningOf, countFrom, createStoreClock, type StoreClock } from './clock.ts';
 import { configureConnection, inTransaction, type OpenDatabase, type SqlDatabase } from './driver.ts';
-import { makePrivateFile, makePrivateFolder, syncFolder } from '../private-folder.ts';
+import { makePrivateFile, makePrivateFolder, syncPath } from '../private-folder.ts';
 import type { InstallMark } from './install.ts';
 import { type Marks, readMarks, type StorePlace, writeMarks } from './marks.ts';
 import { rewriteJournal, seeJournal } from './rewrite.ts';
@@ -113,7 +113,7 @@ export function openUnjudged(
     configureConnection(database);
     rewriteJournal(path, database, journal);
     ensureRowTables(database);
-    syncFolder(path);
+    syncPath(path);
     return { database, session: openRowSession(database, watched) };
   } catch (error) {
     database.close();

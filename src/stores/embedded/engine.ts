@@ -13,7 +13,7 @@ import {
   storageFailure,
 } from './driver.ts';
 import { asError, describe, isFull } from './failure-text.ts';
-import { makePrivateFolder, syncFolder } from '../private-folder.ts';
+import { makePrivateFolder, syncPath } from '../private-folder.ts';
 import type { Program, ProgramKeys } from '../open-rows.ts';
 import { type Boot, endedBefore } from './ended.ts';
 import { type StorePlace, writeMarks } from './marks.ts';
@@ -196,7 +196,7 @@ function runEngine(
       const pageBytes = Number(database.prepare('PRAGMA page_size').get()?.['page_size']);
       const journal = createSyncQueue(join(path, JOURNAL), pageBytes, isOwnThread, (error) => giveUp(database, error));
       // The first write created the journal: its name must be durable too.
-      syncFolder(path);
+      syncPath(path);
       database.prepare('PRAGMA synchronous = NORMAL').all();
       // By itself, SQLite reports to nobody when a checkpoint cannot be synced.
       database.prepare('PRAGMA wal_autocheckpoint = 0').all();

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { parseObject } from '../../json/read.ts';
 import { isJsonObject, type Json } from '../../json/value.ts';
 import type { TimeSeen } from './clock.ts';
-import { syncFolder } from '../private-folder.ts';
+import { syncPath } from '../private-folder.ts';
 
 /** What is remembered outside the store's file, so that it is noticed when the store was emptied or set back. */
 export interface InstallMark {
@@ -76,5 +76,5 @@ export function writeMark(file: string, { installId, epoch, commits, lost, seen 
     closeSync(descriptor);
   }
   renameSync(draft, file);
-  syncFolder(dirname(file));
+  syncPath(dirname(file));
 }

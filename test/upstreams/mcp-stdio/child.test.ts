@@ -117,6 +117,27 @@ test('what a child that has ended wrote is read to its end, though nobody reads 
   expect(heard).toEqual([...lines, 'it ended with exit code 0']);
 });
 
+test('of a child that has ended all is read that comes, though that takes longer than its pipes stay open in silence', async () => {
+  const { child, heard, send } = shell(
+    `setsid sh -c 'for n in 0 1 2 3 4 5 6 7; do echo "$n"; sleep 0.2; done' & read -r line`,
+  );
+  await expect.poll(() => heard.length).toBeGreaterThan(0);
+  send('end');
+  await child.gone;
+  const all = ['0', '1', '2', '3', '4', '5', '6', '7', 'it ended with exit code 0'];
+  expect(heard.filter((what) => what !== 'taken')).toEqual(all);
+});
+
+test('a child that has ended is over after a time, though another goes on writing to its pipes', async () => {
+  const { child, heard, send } = shell(`setsid sh -c 'while echo "$$"; do sleep 0.2; done' & read -r line`);
+  await expect.poll(() => heard.length).toBeGreaterThan(0);
+  send('end');
+  await child.gone;
+  expect(heard.at(-1)).toBe('it ended with exit code 0');
+  // As nobody reads what it writes, it has ended too.
+  await expect.poll(() => existsSync(`/proc/${String(heard[0])}`)).toBe(false);
+});
+
 test('a child that has ended is over, though another that it started holds its pipes', async () => {
   const { child, heard, send } = shell(`setsid sh -c 'echo "$$"; exec sleep 600' & read -r line`);
   await expect.poll(() => heard.length).toBe(1);

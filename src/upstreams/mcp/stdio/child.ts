@@ -33,8 +33,9 @@ const MOST_WAITING = 32 * 1024 * 1024;
 const ERROR_BYTES_PER_SECOND = 256 * 1024;
 /** Characters of standard error that are kept, to say why a child ended. */
 const KEPT_ERROR = 2_000;
-/** How long the pipes of a child that has ended may stay open in hands that escaped its group, ms. */
+/** How long the pipes of a child that has ended may stay open, in hands that escaped its group, ms: with nothing to read; in all. */
 const PIPES_MS = 1_000;
+const MOST_PIPES_MS = 5_000;
 
 /**
  * A process that speaks one JSON-RPC message a line. It has a process group of its own, which ends with it, and with the
@@ -46,6 +47,7 @@ export class StdioChild implements Pipe {
   readonly #limits: ChildLimits;
   readonly #timers = new Set<NodeJS.Timeout>();
   #error = '';
+  #lines = 0;
   #isOver = false;
   #isEnding = false;
   #isClosed = false;
@@ -87,9 +89,7 @@ export class StdioChild implements Pipe {
         this.#signal('SIGKILL');
         this.#hasExited = true;
         if (pid !== undefined) keeper.remove(pid);
-        this.#later(PIPES_MS, () => {
-          for (const pipe of [stdin, stdout, stderr]) pipe?.destroy();
-        });
+        this.#endPipes(MOST_PIPES_MS / PIPES_MS);
       });
       this.#process.on('close', (code, signal) => {
         for (const timer of this.#timers) clearTimeout(timer);
@@ -107,16 +107,23 @@ export class StdioChild implements Pipe {
     });
   }
 
+  #endPipes(times: number): void {
+    const before = this.#lines;
+    this.#later(PIPES_MS, () => {
+      if (times > 1 && this.#lines > before) this.#endPipes(times - 1);
+      else for (const pipe of this.#process.stdio) pipe?.destroy();
+    });
+  }
+
   /** Reads its output to the end, also where nobody takes it any more: else it could not end. */
   async #read(stdout: Readable): Promise<void> {
     const { lineBytes } = this.#limits;
     const split = lineSplitter(lineBytes);
-    let lines = 0;
     try {
       for await (const chunk of stdout)
         for (const line of split(chunk)) {
-          lines += 1;
-          if (lines % LINES_A_TURN === 0) await nextTurn();
+          this.#lines += 1;
+          if (this.#lines % LINES_A_TURN === 0) await nextTurn();
           while (this.#paused !== null) await this.#paused.over;
           if (this.#isOver || this.#ended !== null) break;
           if (line.kind === 'too_long') this.kill(`it wrote a line of more than ${lineBytes} bytes`);
