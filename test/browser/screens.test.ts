@@ -572,6 +572,249 @@ describe('the inbox', () => {
     await open('inbox', '#question');
     await page.getByText('2 requests ended without a decision in the last 24 h: nothing of that happened.').waitFor();
   });
+
+  /** Opens an inbox in which these wait: each as one that does, but for what it says. */
+  async function waits(...some: readonly object[]): Promise<void> {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const approvals = some.map((more, n) => ({
+      ...body,
+      id: `apr_${n}`,
+      digest: `digest ${n}`,
+      summary: `Question ${n}`,
+      created_at: ago(HOUR - n * MINUTE),
+      ...more,
+    }));
+    await answered(/\/approvals\?status=pending/, { approvals });
+    await page.route(/\/approvals\/apr_\d$/, (route) =>
+      route.fulfill({ json: approvals.find(({ id }) => route.request().url().endsWith(id)) }),
+    );
+    await open('inbox');
+    await page.waitForLoadState('networkidle');
+  }
+
+  /** Goes to another of them. */
+  async function question(n: number): Promise<Locator> {
+    await page.getByRole('link', { name: `Question ${n}` }).click();
+    await page.locator('#question', { hasText: `Question ${n}` }).waitFor();
+    await page.waitForLoadState('networkidle');
+    return page.locator('section[aria-labelledby=question]');
+  }
+
+  const factIn = (of: Locator, name: string): Locator =>
+    of.locator('dt', { hasText: name }).locator('xpath=following-sibling::dd[1]');
+
+  it('has the oldest first, without those whose time is over; one that is chosen twice is not chosen', async () => {
+    await waits({ created_at: ago(MINUTE) }, { created_at: ago(3 * HOUR) }, { expires_at: ago(1_000) });
+    expect(await page.locator('main ol.list li').allInnerTexts()).toEqual([
+      expect.stringMatching(/^Question 1\s+3 h$/),
+      expect.stringMatching(/^Question 0\s+1 min$/),
+    ]);
+    expect(await page.innerText('#question')).toBe('Question 1');
+    expect(await page.innerText('#waiting')).toBe('2 wait');
+    await page.keyboard.press('x');
+    await expect.poll(() => page.innerText('#waiting')).toBe('2 wait · 1 chosen');
+    await page.keyboard.press('x');
+    await expect.poll(() => page.innerText('#waiting')).toBe('2 wait');
+    await waits({ expires_at: ago(1_000) });
+    await page.getByText('Nothing waits').waitFor();
+  });
+
+  it('says whom a rule asks, and why somebody else does not decide', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const [one] = body.requirements;
+    const others = { roles: ['auditor'], users: [] };
+    const escalates = (at: string) => ({
+      requirements: [{ ...one, approvers: others, escalates: { at, to: { roles: [], users: ['maria'] } } }],
+    });
+    const vote = (user: string, verdict: string) => ({ votes: [{ user, verdict, at: ago(MINUTE), comment: null }] });
+    const [over, ahead] = [ago(1_000), ago(-HOUR)];
+    const named = 'The policy names others to decide.';
+    const cases: readonly (readonly [more: object, why: string | null])[] = [
+      [{}, null],
+      [{ requested_by: { ...body.requested_by, user: 'maria' } }, 'It is your own request, or your agent’s.'],
+      [vote('maria', 'approve'), 'You have approved it. It waits for others.'],
+      [vote('tom', 'approve'), null],
+      [{ requirements: [{ ...one, approvers: others }] }, named],
+      [{ requirements: [{ ...one, approvers: { ...others, users: ['maria'] } }] }, null],
+      [escalates(ahead), named],
+      [escalates(over), null],
+    ];
+    await waits(...cases.map(([more]) => more));
+    for (const [n, [, why]] of cases.entries()) {
+      const asked = await question(n);
+      await expect.poll(() => asked.locator('button.yes').count()).toBe(why === null ? 1 : 0);
+      const banners = await asked.locator('.banner').allInnerTexts();
+      expect([n, ...banners]).toEqual(why === null ? [n] : [n, expect.stringContaining(why)]);
+    }
+    const by = factIn(await question(6), `Asked by rule ${one.rule}`);
+    expect(await by.innerText()).toMatch(/^0 of 1 from auditor; from .+ on also maria$/);
+    expect(await timesIn(by)).toEqual([ahead]);
+    expect(await (await question(3)).innerText()).toMatch(/tom approved at /);
+  });
+
+  it('says beyond which limit it would go, what it takes, and where there is no sum', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const [one] = body.requirements;
+    const cost = { budget: 'world/day', unit: 'EUR-cent', amount: 60_000, limit: 100_000, spent: 30_000, held: 20_000 };
+    const beyond = (limit: string) => ({ costs: [cost], requirements: [{ ...one, beyond: limit }] });
+    await waits(
+      beyond('budget:world/day'),
+      { costs: [{ ...cost, unit: 'CHF-cent' }] },
+      { ...beyond('rate:world/burst'), tool: 'payments.charge' },
+      { costs: [], tool: 'payments.charge' },
+    );
+    const budget = await question(0);
+    expect(await budget.locator('.banner').allInnerTexts()).toEqual([
+      'Beyond a limit: budget world/day has €500.00 left of €1,000.00, and this takes €600.00.',
+    ]);
+    expect(await factIn(budget, 'Takes from world/day').innerText()).toBe('€600.00; €500.00 left of €1,000.00');
+    expect(await (await question(2)).locator('.banner').allInnerTexts()).toEqual([
+      'Beyond a limit: rate world/burst is used up.',
+    ]);
+    expect(await (await question(3)).locator('button.yes').innerText()).toMatch(/^Approve payments\.charge/);
+    for (const n of [0, 1]) await page.getByLabel(`Choose Question ${n}`).check();
+    const both = await question(0);
+    await both.getByText('There is no sum: their amounts are not known, or not all of one currency.').waitFor();
+    expect(await both.locator('button.yes').innerText()).toMatch(/^Approve 2\s+a$/);
+  });
+
+  it('says what became of the last three votes, as good only where it is, and goes on to the next', async () => {
+    const became = [
+      { what: 'dispatched', decision: 'unknown_effect', message: 'Nobody knows whether it happened.' },
+      { what: 'dispatched', decision: 'committed', message: 'It happened.' },
+      { what: 'waiting', message: 'It waits for others.' },
+      { what: 'rejected', message: 'Nothing is sent.' },
+    ];
+    const votes: unknown[] = [];
+    await page.route(/\/(?:approve|reject)$/, (route) => {
+      const request = route.request();
+      votes.push([request.url().replace(/.*\/approvals\//, ''), request.postDataJSON()]);
+      return route.fulfill({ json: { became: became[votes.length - 1] } });
+    });
+    await waits({}, {}, {}, {});
+    const said = page.locator('.said .banner');
+    for (const [n, { message }] of became.entries()) {
+      await page.locator('#question', { hasText: `Question ${n}` }).waitFor();
+      await page.getByLabel(/^Comment/).fill(n === 1 ? '  Seen  ' : '');
+      await page.getByRole('button', { name: n === 3 ? /^Reject/ : /^Approve/ }).click();
+      await said.first().getByText(message).waitFor();
+      expect(await said.first().getAttribute('class')).toBe(n === 0 ? 'banner ' : 'banner ok');
+    }
+    // After the last there is the one before it.
+    await page.locator('#question', { hasText: 'Question 2' }).waitFor();
+    expect(await said.locator('span').allInnerTexts()).toEqual([
+      'Question 3: Nothing is sent.',
+      'Question 2: It waits for others.',
+      'Question 1: It happened.',
+    ]);
+    expect(votes).toEqual([
+      ['apr_0/approve', { digest: 'digest 0' }],
+      ['apr_1/approve', { digest: 'digest 1', comment: 'Seen' }],
+      ['apr_2/approve', { digest: 'digest 2' }],
+      ['apr_3/reject', { digest: 'digest 3' }],
+    ]);
+  });
+
+  it('lets params be changed by the rules that ask its reader, each within its bounds and as what it is', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const [one] = body.requirements;
+    const editable = {
+      amount: { min: 100, max: 'asked' },
+      currency: { one_of: ['EUR', 'USD'] },
+      urgency: { one_of: [1, 2] },
+      note: { max_length: 20 },
+      days: { min: 1 },
+      until: { max: 9 },
+    };
+    const others = { ...one, approvers: { roles: ['auditor'], users: [] }, editable: { reason: { max_length: 5 } } };
+    const params = { ...body.params, urgency: 1, days: 3, until: null, reason: 'lost' };
+    const changed: unknown[] = [];
+    await page.route('**/approve', (route) => {
+      changed.push(route.request().postDataJSON().changes);
+      return route.fulfill({ status: 409, json: { code: 'not_pending', detail: 'It is over.' } });
+    });
+    await waits({ params, requirements: [{ ...one, editable }, others] });
+    const asked = await question(0);
+    const fields = asked.locator('label:has(input, select)');
+    expect((await fields.locator('> span').allInnerTexts()).slice(0, -1)).toEqual([
+      'amount in EUR: at least €1.00, at most €600.00',
+      'urgency: one of these',
+      'note: at most 20 characters',
+      'days: at least 1',
+      'until: at most 9',
+    ]);
+    const [days, until] = [asked.getByLabel(/^days/), asked.getByLabel(/^until/)];
+    const yes = asked.locator('button.yes');
+    for (const [text, fault] of [
+      ['0', 'days may be at least 1.'],
+      ['1e999', 'days has to be a number.'],
+      [' ', 'days has to be a number.'],
+      ['3', null],
+    ] as const) {
+      await days.fill(text);
+      await expect.poll(() => asked.getByRole('alert').allInnerTexts()).toEqual(fault === null ? [] : [fault]);
+      expect([text, await yes.isDisabled()]).toEqual([text, fault !== null]);
+    }
+    await until.fill('9');
+    await until.fill('');
+    // All stands as it stood.
+    expect(await yes.innerText()).toMatch(/^Approve €600\.00 refund/);
+    await days.fill('5');
+    await asked.getByLabel(/^note/).fill('7');
+    await asked.getByLabel(/^urgency/).selectOption('2');
+    expect(await yes.innerText()).toMatch(/^Approve as changed/);
+    await yes.click();
+    await page.getByRole('alert').filter({ hasText: 'It is over.' }).waitFor();
+    await asked.getByLabel(/^urgency/).selectOption('1, as it stands');
+    await asked.getByLabel(/^amount/).fill('1,00');
+    expect(await yes.innerText()).toMatch(/^Approve €1\.00 refund/);
+    await yes.click();
+    await expect
+      .poll(() => changed)
+      .toEqual([
+        { days: 5, note: '7', urgency: 2 },
+        { days: 5, note: '7', amount: 100 },
+      ]);
+  });
+
+  it('offers to let calls alike in only to who decides alone, and only for the call as it was asked', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const [one] = body.requirements;
+    const own = { ...one, editable: { amount: { max: 'asked' } } };
+    const others = { ...one, rule: 'world/other', approvers: { roles: ['auditor'], users: [] } };
+    const sent: unknown[] = [];
+    await page.route('**/approve', (route) => {
+      sent.push(route.request().postDataJSON());
+      return route.fulfill({ json: { became: { what: 'waiting', message: 'It waits.' } } });
+    });
+    const allow_alike = { times: 4, for_s: 7_200, varies: {} };
+    await waits(
+      { allow_alike, requirements: [own] },
+      { allow_alike, requirements: [own, others] },
+      { allow_alike, requirements: [own] },
+    );
+    const alike = page.locator('select[name=alike]');
+    await question(1);
+    expect(await alike.count()).toBe(0);
+    const asked = await question(0);
+    expect(await alike.locator('option').allInnerTexts()).toEqual([
+      'Ask about each of them',
+      'Let the next one in without asking',
+      'Let the next 2 in without asking',
+      'Let the next 3 in without asking',
+      'Let the next 4 in without asking',
+    ]);
+    await alike.selectOption('3');
+    // Another amount is another call.
+    await asked.getByLabel(/^amount/).fill('1.00');
+    await alike.waitFor({ state: 'detached' });
+    await asked.locator('button.yes').click();
+    await expect.poll(() => sent).toEqual([{ digest: 'digest 0', changes: { amount: 100 } }]);
+    for (const n of [0, 2]) await page.getByLabel(`Choose Question ${n}`).check();
+    await question(0);
+    await page.getByRole('button', { name: /^Approve 2/ }).waitFor();
+    expect([await alike.count(), await page.getByLabel(/^amount in/).count()]).toEqual([0, 0]);
+  });
 });
 
 describe('what is unknown', () => {
