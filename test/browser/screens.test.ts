@@ -1,5 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey, send } from '../system/gateway.ts';
@@ -845,6 +847,46 @@ describe('what is unknown', () => {
     const held = page.locator('section[aria-labelledby=settle] dt', { hasText: /^Holds of / });
     expect(await held.allInnerTexts()).toEqual([`Holds of ${hold.budget}`, 'Holds of payments/team-month']);
   });
+
+  it('is settled for those that are chosen then, and says what would settle it besides', async () => {
+    const { effects } = (await world.get('/effects?state=unknown')).body;
+    const many = Array.from({ length: 7 }, (_, n) => ({ ...effects[0], id: `eff_${n}`, target: `row:${n}` }));
+    const [first, ...others] = many;
+    await answered(/effects\?state=unknown/, { effects: [{ ...first, safe_to_retry: true }, ...others] });
+    for (const one of many) await answered(`**/effects/${one.id}`, { effect: one, ledger: [] });
+    const settled: unknown[] = [];
+    await page.route('**/resolve', (route) => {
+      const request = route.request();
+      settled.push([request.url().replace(/.*\/effects\//, ''), request.postDataJSON()]);
+      return route.fulfill({ status: 409, json: { code: 'not_unknown', detail: 'Somebody else was first.' } });
+    });
+    await open('unknown', '.unknown input');
+    const rows = page.locator('.unknown ol > li');
+    const last = await rows.last().locator('.why').innerText();
+    expect(last).toContain('Or the agent sends it again: the upstream removes duplicates.');
+    expect(last).not.toContain('Look in');
+    for (let n = 0; n < 7; n += 1) await page.getByLabel(`Choose payments.refund on row:${n}`).check();
+    const settle = page.locator('section[aria-labelledby=settle]');
+    await settle.getByText('Settle 7 of 7').waitFor();
+    // Of five of them it is said what to look for.
+    await expect.poll(() => settle.locator('dt', { hasText: 'Idempotency key' }).count()).toBe(5);
+    for (let n = 2; n < 7; n += 1) await page.getByLabel(`Choose payments.refund on row:${n}`).uncheck();
+    await settle.getByText('Settle 2 of 7').waitFor();
+    expect(await page.locator('main > details code').last().textContent()).toBe(
+      'svc effects resolve eff_1 --outcome happened --workspace demo',
+    );
+    await settle.getByLabel('It happened', { exact: false }).check();
+    await settle.getByLabel('How do you know', { exact: false }).fill('  It stands in the books ');
+    await settle.getByRole('button', { name: 'Settle 2' }).click();
+    await page.getByRole('alert').filter({ hasText: 'Somebody else was first.' }).waitFor();
+    const said = { outcome: 'happened', comment: 'It stands in the books' };
+    expect(settled).toEqual([
+      ['eff_1/resolve', said],
+      ['eff_0/resolve', said],
+    ]);
+    await settle.getByText('Choose what you looked at').waitFor();
+    expect(await page.locator('.unknown input:checked').count()).toBe(0);
+  });
 });
 
 describe('the overview', () => {
@@ -1084,6 +1126,137 @@ describe('policies', () => {
     expect(done).toEqual([
       ['activations', {}],
       ['rollback', {}],
+    ]);
+  });
+
+  it('say where they are only observed, where there are none, and where their files cannot be used', async () => {
+    await asAnAdministratorSeesIt();
+    may = (all) => [...all, 'policies.history', 'policies.activate'];
+    const rule = { id: 's/one', set: 's', effect: 'deny', mode: 'observe', description: 'No refunds' };
+    const policies = '**/workspaces/demo/policies';
+    await answered(policies, { version: 'V'.repeat(43), mode: 'observe', rules: [rule] });
+    await answered('**/v1/beta/policies/activations', { ...HISTORY, in_force: 'E'.repeat(43), files_version: null });
+    await open('policies', '#history');
+    expect(await page.locator('.head .mark').innerText()).toBe('Only observed');
+    expect(await page.locator('section.rules li').innerText()).toMatch(/^s\/one\s+deny\s+No refunds\s+\(observe\)$/);
+    const history = page.locator('section[aria-labelledby=history]');
+    expect(await history.innerText()).toContain('The files of this gateway cannot be used: its log says why.');
+    expect(await page.getByRole('button', { name: 'Put the files in force' }).count()).toBe(0);
+    // What was put there last is not what is in force.
+    expect(await history.getByText('In force', { exact: true }).count()).toBe(0);
+    await answered('**/v1/beta/policies/activations', HISTORY);
+    await answered(policies, { version: 'V'.repeat(43), mode: 'enforce', rules: [] });
+    await open('policies', '#history');
+    await page.getByText('Nothing is allowed.').waitFor();
+    expect(await page.locator('.head .mark').innerText()).toBe('Enforced');
+    expect(await history.locator('ol > li', { hasText: 'In force' }).locator('code').allInnerTexts()).toEqual([
+      'B'.repeat(12),
+    ]);
+  });
+
+  it('that are proposed say what, by whom, why and until when; who stands behind one takes it back, others end it', async () => {
+    await asAnAdministratorSeesIt();
+    may = (all) => [...all, 'policies.history', 'policies.activate'];
+    const [one] = PROPOSALS.proposals;
+    const by = { type: 'user', id: 'tom' };
+    const [rollback, own] = [
+      { ...one, how: 'rollback', by, why: 'Too strict', files: ['a.yaml', 'b.yaml'], people: ['tom'], still_needs: 1 },
+      { ...one, id: 'ppl_2', how: 'activate', by: { ...by, id: 'maria' }, people: ['maria'], still_needs: 1 },
+    ];
+    await answered('**/v1/beta/policies/proposals', {
+      proposals: [rollback, own, { ...own, id: 'ppl_3', status: 'confirmed' }],
+    });
+    const ended: string[] = [];
+    await page.route('**/proposals/*', (route) => {
+      const request = route.request();
+      ended.push(`${request.method()} ${request.url().replace(/.*\//, '')}`);
+      return route.fulfill({ status: 204 });
+    });
+    await open('policies', '#proposed');
+    const items = page.locator('section[aria-labelledby=proposed] > ul > li');
+    expect(await items.count()).toBe(2);
+    const told = await items.first().innerText();
+    for (const text of [
+      'Roll back',
+      'by tom, ',
+      'Too strict',
+      'a.yaml, b.yaml',
+      'tom stands behind it; one more person',
+    ])
+      expect(told).toContain(text);
+    expect(await timesIn(items.first())).toEqual([one?.at, one?.expires_at]);
+    expect(await items.last().innerText()).toContain('Put in force');
+    for (const item of await items.all()) await item.getByRole('button', { name: 'What would change' }).click();
+    await items.first().getByRole('button', { name: 'Confirm' }).waitFor();
+    const offered = async (n: number): Promise<readonly string[]> =>
+      (await items.nth(n).locator('button').allInnerTexts()).filter(Boolean);
+    expect(await offered(0)).toEqual(['Close', 'Confirm', 'Turn down']);
+    expect(await offered(1)).toEqual(['Close', 'Withdraw']);
+    await items.first().getByRole('button', { name: 'Turn down' }).click();
+    await items.first().getByRole('button', { name: 'Yes, it is over' }).click();
+    await expect.poll(() => ended).toEqual(['DELETE ppl_1']);
+  });
+
+  it('say of a call that is tried all that it has to hold, and what is not known; what is no object is not asked', async () => {
+    const obligations = [
+      { kind: 'budget', budget: 'world/day', unit: 'EUR-cent', amount: 1_250, limit: 100_000 },
+      { kind: 'budget', budget: 'world/calls', unit: 'call', amount: null },
+      { kind: 'rate_limit', id: 'world/burst', window_ms: 60_000, limit: 5 },
+      { kind: 'claim', target: 'payment:pay_1', hold: 'call' },
+      { kind: 'reserve', pool: 'deploy-slot', units: 1 },
+      {
+        kind: 'approval',
+        approvers: { roles: ['finance-lead'], users: ['tom'] },
+        quorum: 2,
+        expires_ms: HOUR,
+      },
+    ];
+    const policies = [{ rule: 'world/a', effect: 'require_approval', unknown: ['params.amount', 'state.status'] }];
+    const got = { would: 'dispatched', reason: { code: 'x', message: 'It would be sent.' }, target: 'payment:pay_1' };
+    const asked: unknown[] = [];
+    await page.route('**/effects/preview', (route) => {
+      asked.push(route.request().postDataJSON());
+      if (asked.length > 1)
+        return route.fulfill({ status: 404, json: { code: 'x', detail: 'There is no such tool.' } });
+      return route.fulfill({ json: { ...got, obligations, policies, policy_version: 'V' } });
+    });
+    await open('policies', '#try');
+    const form = page.locator('section[aria-labelledby=try]');
+    const attempt = async (tool: string, params: string): Promise<void> => {
+      await form.getByLabel('Tool').fill(tool);
+      await form.getByLabel('Agent').fill('bot');
+      await form.getByLabel('Params').fill(params);
+      await form.getByRole('button', { name: 'Try', exact: true }).click();
+    };
+    await attempt(' payments.refund ', ' ');
+    const verdict = form.locator('[role=status]');
+    expect(await verdict.locator('.mark').innerText()).toBe('dispatched');
+    expect(await verdict.locator('dt').allInnerTexts()).toEqual([
+      'Target',
+      'require approval',
+      ...['budget', 'budget', 'rate limit', 'claim', 'reserve', 'approval'],
+    ]);
+    expect(await verdict.locator('dd').allInnerTexts()).toEqual([
+      'payment:pay_1',
+      'world/a not known: params.amount, state.status',
+      '€12.50 of world/day, whose limit is €1,000.00',
+      'what it costs of world/calls',
+      '5 calls in 1 min (world/burst)',
+      'payment:pay_1 (call)',
+      '1 of deploy-slot',
+      '2 of finance-lead, tom, within 1 h',
+    ]);
+    await attempt('payments.refund', '[1]');
+    await page.getByText('Params are a JSON object').waitFor();
+    // What another call would get is not said of this one.
+    expect(await verdict.innerText()).toBe('');
+    await attempt('payments.none', '{"a": 1}');
+    await form.getByRole('alert').filter({ hasText: 'There is no such tool.' }).waitFor();
+    expect(await form.getByText('Params are a JSON object').count()).toBe(0);
+    const call = { action_type: 'mcp.tool_call', agent_id: 'bot' };
+    expect(asked).toEqual([
+      { ...call, tool: 'payments.refund', params: {} },
+      { ...call, tool: 'payments.none', params: { a: 1 } },
     ]);
   });
 
@@ -1354,5 +1527,37 @@ describe('health', () => {
     expect(await card('The store does not answer.').innerText()).toContain('svc doctor gateway.yaml');
     expect(await timesIn(card('The store does not answer.'))).toEqual([since]);
     expect(await card('Nobody is told by ops.').innerText()).toContain('svc notifications list');
+  });
+
+  it('names commands that there are, each for what its part says', async () => {
+    const commands = {
+      store: 'svc doctor gateway.yaml',
+      upstream: 'svc doctor gateway.yaml',
+      archive: 'svc doctor gateway.yaml',
+      backup: 'svc backup FOLDER --config gateway.yaml',
+      fsck: 'svc fsck --config gateway.yaml',
+      restore: 'svc store accept-loss --config gateway.yaml',
+      configuration: 'svc config check gateway.yaml',
+      brain: 'svc config check gateway.yaml',
+      policies: 'svc policy history',
+      notifications: 'svc notifications list',
+      tools: 'svc tools diff --config gateway.yaml --upstream ID',
+      retention: 'svc effects list --state unknown',
+      unknown_outcomes: 'svc effects list --state unknown',
+      probes: 'svc effects list --state unknown',
+    };
+    const notes = Object.keys(commands).map((part) => ({ part, message: `Look at ${part}.` }));
+    await answered('**/readyz', { ready: true, notes });
+    await open('health', '.banner.ok');
+    expect(await page.getByText('Nothing to do').count()).toBe(0);
+    for (const [part, command] of Object.entries(commands))
+      expect([part, await card(`Look at ${part}.`).locator('code').innerText()]).toEqual([part, command]);
+    // What they name is not there; the command line itself is in order.
+    const program = join(import.meta.dirname, '../../bin/svc.mjs');
+    for (const command of new Set(Object.values(commands))) {
+      const words = command.split(' ').slice(1);
+      const { status } = spawnSync(process.execPath, [program, ...words], { cwd: tmpdir(), env: {} });
+      expect(status, command).toBeLessThan(64);
+    }
   });
 });
