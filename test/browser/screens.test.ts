@@ -723,7 +723,7 @@ describe('the inbox', () => {
     const editable = {
       amount: { min: 100, max: 'asked' },
       currency: { one_of: ['EUR', 'USD'] },
-      urgency: { one_of: [1, 2] },
+      urgency: { one_of: [2, 1] },
       note: { max_length: 20 },
       days: { min: 1 },
       until: { max: 9 },
