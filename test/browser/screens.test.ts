@@ -471,6 +471,77 @@ describe('an effect', () => {
     expect(await told()).toMatch(/Now\s+€0\.05 spent, €0\.07 set aside\s+Limit now\s+€9\.00\s+How it stood then/);
   });
 
+  it('has a receipt that holds as it was signed, and not where a word of it, its kind or the key is another', async () => {
+    const { jws } = (await world.get(`/effects/${happened}/receipt`)).body;
+    const published = await fetch(`${world.gateway.url}/.well-known/jwks.json`);
+    const { keys }: { readonly keys: readonly object[] } = JSON.parse(await published.text());
+    const parts: readonly string[] = jws.split('.');
+    const changed = (part: 0 | 1, from: string, to: string): string => {
+      const text = Buffer.from(parts[part] ?? '', 'base64url')
+        .toString()
+        .replace(from, to);
+      return parts.with(part, Buffer.from(text).toString('base64url')).join('.');
+    };
+    const held = async (said: string, jwks: unknown = keys): Promise<unknown> => {
+      await answered('**/receipt', { jws: said });
+      await answered('**/.well-known/jwks.json', { keys: jwks });
+      await open(`effects/${happened}`, '#receipt');
+      const card = page.locator('section[aria-labelledby=receipt]');
+      await card.locator('.checks').waitFor();
+      return [
+        await card.locator('header .mark').innerText(),
+        ...(await card.locator('.checks li .vh').allTextContents()).map((is) => is.startsWith('Yes')),
+      ];
+    };
+    expect(await held(jws)).toEqual(['Holds', true, true, true, true]);
+    // The gateway would say that these are its receipts.
+    expect(await held(changed(1, '"committed"', '"Committed"'))).toEqual(['Does not hold', true, true, false, true]);
+    expect(await held(changed(0, 'svc-receipt+jws', 'JWT'))).toEqual(['Does not hold', false, true, false, true]);
+    const forged = keys.map((key) => ({ ...key, x: Buffer.alloc(32, 7).toString('base64url') }));
+    expect(await held(jws, forged)).toEqual(['Does not hold', true, false, false, true]);
+    await answered('**/receipt', { code: 'store_unavailable', detail: 'Not now.' }, 500);
+    await open(`effects/${happened}`, '#receipt');
+    await page.getByText('It could not be checked in this browser.').waitFor();
+  });
+
+  it('that runs is looked at again until it is over; what was waited for does not shrink its stages', async () => {
+    const stage = (name: string, ms: number | null, status = 'done') => ({
+      stage: name,
+      status,
+      started_at: ago(HOUR),
+      duration_ms: ms,
+      detail: null,
+    });
+    await answered('**/effects/*/run', {
+      stages: [stage('approval', HOUR), stage('dispatch', 30), stage('sign', 10, 'failed'), stage('notify', 1, 'done')],
+    });
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    let looks = 0;
+    await page.route(`**/v1/workspaces/demo/effects/${happened}`, (route) => {
+      looks += 1;
+      const now = looks === 1 ? { ...effect, state: 'executing', decision: 'in_progress' } : effect;
+      return route.fulfill({ json: { effect: now, ledger: [] } });
+    });
+    await open(`effects/${happened}`, '#stages');
+    expect(await page.locator('.head .mark').innerText()).toBe('Running');
+    await page.locator('.head .mark', { hasText: 'Happened' }).waitFor();
+    const bars = await page
+      .locator('section[aria-labelledby=stages] rect')
+      .evaluateAll((all) =>
+        all.map((one) => [
+          one.getAttribute('class'),
+          ...['x', 'width'].map((name) => Number(one.getAttribute(name)).toFixed(1)),
+        ]),
+      );
+    expect(bars).toEqual([
+      ['fill-spent', '0.0', '0.0'],
+      ['fill-spent', '0.0', '73.2'],
+      ['fill-stop', '73.2', '24.4'],
+      ['fill-spent', '97.6', '2.4'],
+    ]);
+    expect(await page.locator('section[aria-labelledby=stages] li').first().innerText()).toContain('1 h');
+  });
+
   it('says who did what to it, but for the gateway itself', async () => {
     const event = (seq: number, kind: string, type: string) => ({
       seq,
