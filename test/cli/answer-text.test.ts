@@ -1,6 +1,6 @@
 import { once } from 'node:events';
-import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, IncomingMessage, type RequestListener } from 'node:http';
+import { type AddressInfo, Socket } from 'node:net';
 import { expect, test, vi } from 'vitest';
 import { Allowance, sparing } from '../../src/cli/mcp/bounds.ts';
 import { firstAnswer, NOTHING_READ, readEvents } from '../../src/cli/mcp/events.ts';
@@ -85,26 +85,22 @@ test('of a stream its messages are taken, one after the other; its last id, and 
   }
 });
 
-test('a character that comes in two pieces is whole, and what each event held is given back before the next', async () => {
-  const text = Buffer.from(
-    `data: €\n\n${Array.from({ length: 20 }, (_, n) => `data: ${n}\n\n: ${'x'.repeat(30)}\n`).join('')}`,
-  );
-  const answers = await answersOf(async (_request, response) => {
-    const wrote = (piece: Buffer) => new Promise<void>((resolve) => response.write(piece, () => setImmediate(resolve)));
-    for (const [from, to] of [[0, 7], ...Array.from({ length: 60 }, (_, n) => [7 + n * 20, 27 + n * 20])])
-      if ((from ?? 0) < text.length) await wrote(text.subarray(from, to));
-    response.end();
-  });
+test('a character that comes in two pieces is whole, and what was held is given back with each event and each comment', async () => {
+  const events = Array.from({ length: 20 }, (_, n) => `data: ${n}\n\n`).join('');
+  const comments = `: ${'x'.repeat(17)}\n`.repeat(20);
+  const body = new IncomingMessage(new Socket());
   const taken: string[] = [];
-  try {
-    const bounds = { most: 1_000, allowance: new Allowance(200) };
-    const { isTooLong } = await readEvents((await answers.next()).body, bounds, NOTHING_READ, async (data) => {
-      taken.push(data);
-    });
-    expect([isTooLong, taken]).toEqual([false, ['€', ...Array.from({ length: 20 }, (_, n) => `${n}`)]]);
-  } finally {
-    answers.close();
+  const end = readEvents(body, { most: 1_000, allowance: new Allowance(60) }, NOTHING_READ, async (data) => {
+    taken.push(data);
+  });
+  const text = Buffer.from(`data: €\n\n${events}${comments}`);
+  for (const [from, to] of [[0, 7], ...Array.from({ length: 40 }, (_, n) => [7 + n * 20, 27 + n * 20])]) {
+    body.push(text.subarray(from, to));
+    // Each piece is read by itself.
+    await new Promise((resolve) => setImmediate(resolve));
   }
+  body.push(null);
+  expect([(await end).isTooLong, taken]).toEqual([false, ['€', ...Array.from({ length: 20 }, (_, n) => `${n}`)]]);
 });
 
 test('the answer of a stream is its first message that is none of the server itself, and ends it', async () => {
@@ -128,7 +124,8 @@ test('the answer of a stream is its first message that is none of the server its
   } finally {
     answers.close();
   }
-});
+  // Sooner than the request itself would end.
+}, 20_000);
 
 test('a stream is one by its status and type; headers have a session as far as there is one, and ids as bytes', async () => {
   const types: [number, string][] = [
