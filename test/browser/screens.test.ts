@@ -1307,7 +1307,12 @@ describe('policies', () => {
     expect(await verdict.locator('dt').allInnerTexts()).toEqual([
       'Target',
       'require approval',
-      ...['budget', 'budget', 'rate limit', 'claim', 'reserve', 'approval'],
+      'budget',
+      'budget',
+      'rate limit',
+      'claim',
+      'reserve',
+      'approval',
     ]);
     expect(await verdict.locator('dd').allInnerTexts()).toEqual([
       'payment:pay_1',
