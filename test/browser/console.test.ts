@@ -117,14 +117,15 @@ async function stateOf(id: string): Promise<string> {
   return (await world.get(`/effects/${id}`)).body.effect.state;
 }
 
-/** The stream of a page is what the test puts into it, by `push`. */
+/** The stream of a page is what the test puts into it, by `push`, until `end`; `followed` is aborted by who leaves it. */
 async function streamOfTheTest(of: Page): Promise<void> {
   await of.addInitScript(() => {
     const asked = globalThis.fetch;
     globalThis.fetch = (at, options) => {
       if (typeof at !== 'string' || !at.endsWith('/effects/stream')) return asked(at, options);
       const start = (stream: ReadableStreamDefaultController<Uint8Array>): void => {
-        Object.assign(globalThis, { push: (text: string) => stream.enqueue(new TextEncoder().encode(text)) });
+        const push = (text: string): void => stream.enqueue(new TextEncoder().encode(text));
+        Object.assign(globalThis, { push, end: () => stream.close(), followed: options?.signal });
       };
       return Promise.resolve(new Response(new ReadableStream({ start })));
     };
@@ -339,6 +340,83 @@ describe('effects', () => {
     await push(['old', '2000-01-01T00:00:00'], ['c', '2999-01-01T00:00:02', 'changed']);
     await expect.poll(rows).toEqual(['a', 'b', 'changed', 'd', 'of before']);
     expect(await own.page.locator('a.cells', { hasText: 'row:old' }).count()).toBe(0);
+    await own.context.close();
+  });
+
+  it('are those that fit, also as they come; one that no longer does goes', async () => {
+    const own = await signedIn(WIDE, 'light');
+    const [fits] = (await world.get('/effects?target=payment:pay_1&decision=committed&limit=1')).body.effects;
+    await streamOfTheTest(own.page);
+    const { tool, agent_id, target, decision, policy } = fits;
+    const query = new URLSearchParams({ tool, agent_id, target, decision, rule: policy.matched[0] });
+    await open(`effects?${query.toString()}`, 'a.cells', own.page);
+    const push = (...some: readonly object[]): Promise<unknown> => {
+      const text = some.map((one) => `event: effect\ndata: ${JSON.stringify({ ...fits, ...one })}\n\n`).join('');
+      return own.page.evaluate(`push(${JSON.stringify(text)})`);
+    };
+    const at = '2999-01-01T00:00:00Z';
+    const others = {
+      tool: { tool: 'payments.charge' },
+      agent: { agent_id: 'other-bot' },
+      target: { target: 'payment:pay_2' },
+      decision: { decision: 'failed' },
+      rule: { policy: { ...policy, matched: ['world/other'] } },
+    };
+    const isThere = own.page.locator('a.cells[href$=eff_fits]');
+    await push(...Object.entries(others).map(([name, one]) => ({ ...one, id: `eff_${name}`, created_at: at })), {
+      id: 'eff_fits',
+      created_at: at,
+    });
+    await isThere.waitFor();
+    const ids = await own.page.locator('a.cells').evaluateAll((all) => all.map((one) => one.getAttribute('href')));
+    expect(ids.filter((href) => /eff_(?:tool|agent|target|decision|rule)$/.test(href ?? ''))).toEqual([]);
+    await push({ id: 'eff_fits', created_at: at, decision: 'failed' });
+    await isThere.waitFor({ state: 'detached' });
+    await own.context.close();
+  });
+
+  it('come by a stream that is followed while they are looked at, in pieces too, and taken up again where it ends', async () => {
+    const own = await signedIn(WIDE, 'light');
+    const [shown] = (await world.get('/effects?limit=1')).body.effects;
+    await streamOfTheTest(own.page);
+    await open('effects', 'a.cells', own.page);
+    const live = own.page.getByText('Live', { exact: true });
+    await live.waitFor();
+    const effect = { ...shown, id: 'eff_pieces', created_at: '2999-01-01T00:00:00Z' };
+    const text = `event: effect\ndata: ${JSON.stringify(effect)}\n\n`;
+    for (const piece of [text.slice(0, 40), text.slice(40, -1), text.slice(-1)])
+      await own.page.evaluate(`push(${JSON.stringify(piece)})`);
+    await own.page.locator('a.cells[href$=eff_pieces]').waitFor();
+    // So much happened that only the list has it.
+    const read = own.page.waitForRequest(/\/effects\?limit=100$/);
+    await own.page.evaluate(String.raw`push('event: more\ndata: {}\n\n')`);
+    await read;
+    await own.page.evaluate('end()');
+    await own.page.getByText('Not live', { exact: true }).waitFor();
+    await live.waitFor();
+    await own.page.getByRole('link', { name: /^Inbox/ }).click();
+    await expect.poll(() => own.page.evaluate('followed.aborted')).toBe(true);
+    await own.context.close();
+  });
+
+  it('of before are read page after page, each once', async () => {
+    const own = await signedIn(WIDE, 'light');
+    const [shown] = (await world.get('/effects?limit=1')).body.effects;
+    const page = (from: number, many: number): readonly object[] =>
+      Array.from({ length: many }, (_, n) => ({ ...shown, id: `eff_${from + n}`, target: `row:${from + n}/` }));
+    const asked: (string | null)[] = [];
+    await own.page.route('**/effects?*limit=100*', (route) => {
+      const cursor = new URL(route.request().url()).searchParams.get('cursor');
+      asked.push(cursor);
+      const [effects, next] = cursor === null ? [page(0, 20), 'c1'] : [page(19, 3), null];
+      return route.fulfill({ json: { effects, next_cursor: next } });
+    });
+    await streamOfTheTest(own.page);
+    await open('effects', 'a.cells', own.page);
+    await own.page.locator('a.cells[href$=eff_21]').waitFor();
+    const rows = await own.page.locator('a.cells').allTextContents();
+    expect(rows.map((text) => Number(/row:(\d+)/.exec(text)?.[1]))).toEqual(Array.from({ length: 22 }, (_, n) => n));
+    expect(asked).toEqual([null, 'c1']);
     await own.context.close();
   });
 
@@ -1200,6 +1278,35 @@ describe('a key that is refused', () => {
     await form.getByLabel('Your API key').fill(others);
     await form.keyboard.press('Enter');
     await form.waitForSelector('.shell');
+    await own.close();
+  });
+});
+
+describe('a link', () => {
+  it('is taken out of the address at once; who comes with it again is told so, and may show a key', async () => {
+    const { body } = await send(world.gateway.url, others, 'POST', '/v1/beta/console/links', {});
+    const own = await browser.newContext({ viewport: WIDE, baseURL: world.gateway.url });
+    const first = await own.newPage();
+    let go = (): void => undefined;
+    const held = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    await first.route('**/console/session', async (route) => {
+      if (route.request().method() === 'POST') await held;
+      await route.continue();
+    });
+    await first.goto(body.url);
+    await first.getByText('Signing in…').waitFor();
+    expect(new URL(first.url()).hash).toBe('');
+    go();
+    await first.waitForSelector('.shell');
+    await own.clearCookies();
+    const again = await own.newPage();
+    await again.goto(body.url);
+    await again.getByRole('alert').filter({ hasText: /\S/ }).waitFor();
+    await again.getByLabel('Your API key').fill(`  ${others} `);
+    await again.keyboard.press('Enter');
+    await again.waitForSelector('.shell');
     await own.close();
   });
 });

@@ -1,5 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey, send } from '../system/gateway.ts';
@@ -71,6 +73,12 @@ async function open(path: string, ready = 'main h1', of = page): Promise<void> {
 /** What the gateway answers from now on, in the place of what it would say. */
 async function answered(path: string | RegExp, json: unknown, status = 200): Promise<void> {
   await page.route(path, (route) => route.fulfill({ status, json }));
+}
+
+/** How a command ends without a key, and without the file that it names: with 64, where its words are none of svc's. */
+function statusOf(command: string): number | null {
+  const program = join(import.meta.dirname, '../../bin/svc.mjs');
+  return spawnSync(process.execPath, [program, ...command.split(' ').slice(1)], { cwd: tmpdir(), env: {} }).status;
 }
 
 const timesIn = (of: Locator): Promise<unknown> =>
@@ -302,13 +310,7 @@ describe('each screen, for a terminal', () => {
     // Of the inbox it is the vote on what is open, which nobody casts here.
     if (curl.includes('-X POST')) expect(path).toMatch(/\/approvals\/apr_\w+\/approve$/);
     else expect((await fetch(path, { headers: key })).status).toBe(200);
-    const words = cli.replace(/^svc /, '').split(' ');
-    const { status, stdout } = spawnSync(process.execPath, ['bin/svc.mjs', ...words, '--help'], { encoding: 'utf8' });
-    expect([cli, status, /^Usage: svc .*/m.exec(stdout)?.[0]]).toEqual([
-      cli,
-      0,
-      expect.not.stringContaining('[command]'),
-    ]);
+    expect([cli, statusOf(cli)]).toEqual([cli, 2]);
   });
 });
 
@@ -469,6 +471,77 @@ describe('an effect', () => {
     expect(await told()).toMatch(/Now\s+€0\.05 spent, €0\.07 set aside\s+Limit now\s+€9\.00\s+How it stood then/);
   });
 
+  it('has a receipt that holds as it was signed, and not where a word of it, its kind or the key is another', async () => {
+    const { jws } = (await world.get(`/effects/${happened}/receipt`)).body;
+    const published = await fetch(`${world.gateway.url}/.well-known/jwks.json`);
+    const { keys }: { readonly keys: readonly object[] } = JSON.parse(await published.text());
+    const parts: readonly string[] = jws.split('.');
+    const changed = (part: 0 | 1, from: string, to: string): string => {
+      const text = Buffer.from(parts[part] ?? '', 'base64url')
+        .toString()
+        .replace(from, to);
+      return parts.with(part, Buffer.from(text).toString('base64url')).join('.');
+    };
+    const held = async (said: string, jwks: unknown = keys): Promise<unknown> => {
+      await answered('**/receipt', { jws: said });
+      await answered('**/.well-known/jwks.json', { keys: jwks });
+      await open(`effects/${happened}`, '#receipt');
+      const card = page.locator('section[aria-labelledby=receipt]');
+      await card.locator('.checks').waitFor();
+      return [
+        await card.locator('header .mark').innerText(),
+        ...(await card.locator('.checks li .vh').allTextContents()).map((is) => is.startsWith('Yes')),
+      ];
+    };
+    expect(await held(jws)).toEqual(['Holds', true, true, true, true]);
+    // The gateway would say that these are its receipts.
+    expect(await held(changed(1, '"committed"', '"Committed"'))).toEqual(['Does not hold', true, true, false, true]);
+    expect(await held(changed(0, 'svc-receipt+jws', 'JWT'))).toEqual(['Does not hold', false, true, false, true]);
+    const forged = keys.map((key) => ({ ...key, x: Buffer.alloc(32, 7).toString('base64url') }));
+    expect(await held(jws, forged)).toEqual(['Does not hold', true, false, false, true]);
+    await answered('**/receipt', { code: 'store_unavailable', detail: 'Not now.' }, 500);
+    await open(`effects/${happened}`, '#receipt');
+    await page.getByText('It could not be checked in this browser.').waitFor();
+  });
+
+  it('that runs is looked at again until it is over; what was waited for does not shrink its stages', async () => {
+    const stage = (name: string, ms: number | null, status = 'done') => ({
+      stage: name,
+      status,
+      started_at: ago(HOUR),
+      duration_ms: ms,
+      detail: null,
+    });
+    await answered('**/effects/*/run', {
+      stages: [stage('approval', HOUR), stage('dispatch', 30), stage('sign', 10, 'failed'), stage('notify', 1, 'done')],
+    });
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    let looks = 0;
+    await page.route(`**/v1/workspaces/demo/effects/${happened}`, (route) => {
+      looks += 1;
+      const now = looks === 1 ? { ...effect, state: 'executing', decision: 'in_progress' } : effect;
+      return route.fulfill({ json: { effect: now, ledger: [] } });
+    });
+    await open(`effects/${happened}`, '#stages');
+    expect(await page.locator('.head .mark').innerText()).toBe('Running');
+    await page.locator('.head .mark', { hasText: 'Happened' }).waitFor();
+    const bars = await page
+      .locator('section[aria-labelledby=stages] rect')
+      .evaluateAll((all) =>
+        all.map((one) => [
+          one.getAttribute('class'),
+          ...['x', 'width'].map((name) => Number(one.getAttribute(name)).toFixed(1)),
+        ]),
+      );
+    expect(bars).toEqual([
+      ['fill-spent', '0.0', '0.0'],
+      ['fill-spent', '0.0', '73.2'],
+      ['fill-stop', '73.2', '24.4'],
+      ['fill-spent', '97.6', '2.4'],
+    ]);
+    expect(await page.locator('section[aria-labelledby=stages] li').first().innerText()).toContain('1 h');
+  });
+
   it('says who did what to it, but for the gateway itself', async () => {
     const event = (seq: number, kind: string, type: string) => ({
       seq,
@@ -572,6 +645,249 @@ describe('the inbox', () => {
     await open('inbox', '#question');
     await page.getByText('2 requests ended without a decision in the last 24 h: nothing of that happened.').waitFor();
   });
+
+  /** Opens an inbox in which these wait: each as one that does, but for what it says. */
+  async function waits(...some: readonly object[]): Promise<void> {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const approvals = some.map((more, n) => ({
+      ...body,
+      id: `apr_${n}`,
+      digest: `digest ${n}`,
+      summary: `Question ${n}`,
+      created_at: ago(HOUR - n * MINUTE),
+      ...more,
+    }));
+    await answered(/\/approvals\?status=pending/, { approvals });
+    await page.route(/\/approvals\/apr_\d$/, (route) =>
+      route.fulfill({ json: approvals.find(({ id }) => route.request().url().endsWith(id)) }),
+    );
+    await open('inbox');
+    await page.waitForLoadState('networkidle');
+  }
+
+  /** Goes to another of them. */
+  async function question(n: number): Promise<Locator> {
+    await page.getByRole('link', { name: `Question ${n}` }).click();
+    await page.locator('#question', { hasText: `Question ${n}` }).waitFor();
+    await page.waitForLoadState('networkidle');
+    return page.locator('section[aria-labelledby=question]');
+  }
+
+  const factIn = (of: Locator, name: string): Locator =>
+    of.locator('dt', { hasText: name }).locator('xpath=following-sibling::dd[1]');
+
+  it('has the oldest first, without those whose time is over; one that is chosen twice is not chosen', async () => {
+    await waits({ created_at: ago(MINUTE) }, { created_at: ago(3 * HOUR) }, { expires_at: ago(1_000) });
+    expect(await page.locator('main ol.list li').allInnerTexts()).toEqual([
+      expect.stringMatching(/^Question 1\s+3 h$/),
+      expect.stringMatching(/^Question 0\s+1 min$/),
+    ]);
+    expect(await page.innerText('#question')).toBe('Question 1');
+    expect(await page.innerText('#waiting')).toBe('2 wait');
+    await page.keyboard.press('x');
+    await expect.poll(() => page.innerText('#waiting')).toBe('2 wait · 1 chosen');
+    await page.keyboard.press('x');
+    await expect.poll(() => page.innerText('#waiting')).toBe('2 wait');
+    await waits({ expires_at: ago(1_000) });
+    await page.getByText('Nothing waits').waitFor();
+  });
+
+  it('says whom a rule asks, and why somebody else does not decide', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const [one] = body.requirements;
+    const others = { roles: ['auditor'], users: [] };
+    const escalates = (at: string) => ({
+      requirements: [{ ...one, approvers: others, escalates: { at, to: { roles: [], users: ['maria'] } } }],
+    });
+    const vote = (user: string, verdict: string) => ({ votes: [{ user, verdict, at: ago(MINUTE), comment: null }] });
+    const [over, ahead] = [ago(1_000), ago(-HOUR)];
+    const named = 'The policy names others to decide.';
+    const cases: readonly (readonly [more: object, why: string | null])[] = [
+      [{}, null],
+      [{ requested_by: { ...body.requested_by, user: 'maria' } }, 'It is your own request, or your agent’s.'],
+      [vote('maria', 'approve'), 'You have approved it. It waits for others.'],
+      [vote('tom', 'approve'), null],
+      [{ requirements: [{ ...one, approvers: others }] }, named],
+      [{ requirements: [{ ...one, approvers: { ...others, users: ['maria'] } }] }, null],
+      [escalates(ahead), named],
+      [escalates(over), null],
+    ];
+    await waits(...cases.map(([more]) => more));
+    for (const [n, [, why]] of cases.entries()) {
+      const asked = await question(n);
+      await expect.poll(() => asked.locator('button.yes').count()).toBe(why === null ? 1 : 0);
+      const banners = await asked.locator('.banner').allInnerTexts();
+      expect([n, ...banners]).toEqual(why === null ? [n] : [n, expect.stringContaining(why)]);
+    }
+    const by = factIn(await question(6), `Asked by rule ${one.rule}`);
+    expect(await by.innerText()).toMatch(/^0 of 1 from auditor; from .+ on also maria$/);
+    expect(await timesIn(by)).toEqual([ahead]);
+    expect(await (await question(3)).innerText()).toMatch(/tom approved at /);
+  });
+
+  it('says beyond which limit it would go, what it takes, and where there is no sum', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const [one] = body.requirements;
+    const cost = { budget: 'world/day', unit: 'EUR-cent', amount: 60_000, limit: 100_000, spent: 30_000, held: 20_000 };
+    const beyond = (limit: string) => ({ costs: [cost], requirements: [{ ...one, beyond: limit }] });
+    await waits(
+      beyond('budget:world/day'),
+      { costs: [{ ...cost, unit: 'CHF-cent' }] },
+      { ...beyond('rate:world/burst'), tool: 'payments.charge' },
+      { costs: [], tool: 'payments.charge' },
+    );
+    const budget = await question(0);
+    expect(await budget.locator('.banner').allInnerTexts()).toEqual([
+      'Beyond a limit: budget world/day has €500.00 left of €1,000.00, and this takes €600.00.',
+    ]);
+    expect(await factIn(budget, 'Takes from world/day').innerText()).toBe('€600.00; €500.00 left of €1,000.00');
+    expect(await (await question(2)).locator('.banner').allInnerTexts()).toEqual([
+      'Beyond a limit: rate world/burst is used up.',
+    ]);
+    expect(await (await question(3)).locator('button.yes').innerText()).toMatch(/^Approve payments\.charge/);
+    for (const n of [0, 1]) await page.getByLabel(`Choose Question ${n}`).check();
+    const both = await question(0);
+    await both.getByText('There is no sum: their amounts are not known, or not all of one currency.').waitFor();
+    expect(await both.locator('button.yes').innerText()).toMatch(/^Approve 2\s+a$/);
+  });
+
+  it('says what became of the last three votes, as good only where it is, and goes on to the next', async () => {
+    const became = [
+      { what: 'dispatched', decision: 'unknown_effect', message: 'Nobody knows whether it happened.' },
+      { what: 'dispatched', decision: 'committed', message: 'It happened.' },
+      { what: 'waiting', message: 'It waits for others.' },
+      { what: 'rejected', message: 'Nothing is sent.' },
+    ];
+    const votes: unknown[] = [];
+    await page.route(/\/(?:approve|reject)$/, (route) => {
+      const request = route.request();
+      votes.push([request.url().replace(/.*\/approvals\//, ''), request.postDataJSON()]);
+      return route.fulfill({ json: { became: became[votes.length - 1] } });
+    });
+    await waits({}, {}, {}, {});
+    const said = page.locator('.said .banner');
+    for (const [n, { message }] of became.entries()) {
+      await page.locator('#question', { hasText: `Question ${n}` }).waitFor();
+      await page.getByLabel(/^Comment/).fill(n === 1 ? '  Seen  ' : '');
+      await page.getByRole('button', { name: n === 3 ? /^Reject/ : /^Approve/ }).click();
+      await said.first().getByText(message).waitFor();
+      expect(await said.first().getAttribute('class')).toBe(n === 0 ? 'banner ' : 'banner ok');
+    }
+    // After the last there is the one before it.
+    await page.locator('#question', { hasText: 'Question 2' }).waitFor();
+    expect(await said.locator('span').allInnerTexts()).toEqual([
+      'Question 3: Nothing is sent.',
+      'Question 2: It waits for others.',
+      'Question 1: It happened.',
+    ]);
+    expect(votes).toEqual([
+      ['apr_0/approve', { digest: 'digest 0' }],
+      ['apr_1/approve', { digest: 'digest 1', comment: 'Seen' }],
+      ['apr_2/approve', { digest: 'digest 2' }],
+      ['apr_3/reject', { digest: 'digest 3' }],
+    ]);
+  });
+
+  it('lets params be changed by the rules that ask its reader, each within its bounds and as what it is', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const [one] = body.requirements;
+    const editable = {
+      amount: { min: 100, max: 'asked' },
+      currency: { one_of: ['EUR', 'USD'] },
+      urgency: { one_of: [2, 1] },
+      note: { max_length: 20 },
+      days: { min: 1 },
+      until: { max: 9 },
+    };
+    const others = { ...one, approvers: { roles: ['auditor'], users: [] }, editable: { reason: { max_length: 5 } } };
+    const params = { ...body.params, urgency: 1, days: 3, until: null, reason: 'lost' };
+    const changed: unknown[] = [];
+    await page.route('**/approve', (route) => {
+      changed.push(route.request().postDataJSON().changes);
+      return route.fulfill({ status: 409, json: { code: 'not_pending', detail: 'It is over.' } });
+    });
+    await waits({ params, requirements: [{ ...one, editable }, others] });
+    const asked = await question(0);
+    const fields = asked.locator('label:has(input, select)');
+    expect((await fields.locator('> span').allInnerTexts()).slice(0, -1)).toEqual([
+      'amount in EUR: at least €1.00, at most €600.00',
+      'urgency: one of these',
+      'note: at most 20 characters',
+      'days: at least 1',
+      'until: at most 9',
+    ]);
+    const [days, until] = [asked.getByLabel(/^days/), asked.getByLabel(/^until/)];
+    const yes = asked.locator('button.yes');
+    for (const [text, fault] of [
+      ['0', 'days may be at least 1.'],
+      ['1e999', 'days has to be a number.'],
+      [' ', 'days has to be a number.'],
+      ['3', null],
+    ] as const) {
+      await days.fill(text);
+      await expect.poll(() => asked.getByRole('alert').allInnerTexts()).toEqual(fault === null ? [] : [fault]);
+      expect([text, await yes.isDisabled()]).toEqual([text, fault !== null]);
+    }
+    await until.fill('9');
+    await until.fill('');
+    // All stands as it stood.
+    expect(await yes.innerText()).toMatch(/^Approve €600\.00 refund/);
+    await days.fill('5');
+    await asked.getByLabel(/^note/).fill('7');
+    await asked.getByLabel(/^urgency/).selectOption('2');
+    expect(await yes.innerText()).toMatch(/^Approve as changed/);
+    await yes.click();
+    await page.getByRole('alert').filter({ hasText: 'It is over.' }).waitFor();
+    await asked.getByLabel(/^urgency/).selectOption('1, as it stands');
+    await asked.getByLabel(/^amount/).fill('1,00');
+    expect(await yes.innerText()).toMatch(/^Approve €1\.00 refund/);
+    await yes.click();
+    await expect
+      .poll(() => changed)
+      .toEqual([
+        { days: 5, note: '7', urgency: 2 },
+        { days: 5, note: '7', amount: 100 },
+      ]);
+  });
+
+  it('offers to let calls alike in only to who decides alone, and only for the call as it was asked', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const [one] = body.requirements;
+    const own = { ...one, editable: { amount: { max: 'asked' } } };
+    const others = { ...one, rule: 'world/other', approvers: { roles: ['auditor'], users: [] } };
+    const sent: unknown[] = [];
+    await page.route('**/approve', (route) => {
+      sent.push(route.request().postDataJSON());
+      return route.fulfill({ json: { became: { what: 'waiting', message: 'It waits.' } } });
+    });
+    const allow_alike = { times: 4, for_s: 7_200, varies: {} };
+    await waits(
+      { allow_alike, requirements: [own] },
+      { allow_alike, requirements: [own, others] },
+      { allow_alike, requirements: [own] },
+    );
+    const alike = page.locator('select[name=alike]');
+    await question(1);
+    expect(await alike.count()).toBe(0);
+    const asked = await question(0);
+    expect(await alike.locator('option').allInnerTexts()).toEqual([
+      'Ask about each of them',
+      'Let the next one in without asking',
+      'Let the next 2 in without asking',
+      'Let the next 3 in without asking',
+      'Let the next 4 in without asking',
+    ]);
+    await alike.selectOption('3');
+    // Another amount is another call.
+    await asked.getByLabel(/^amount/).fill('1.00');
+    await alike.waitFor({ state: 'detached' });
+    await asked.locator('button.yes').click();
+    await expect.poll(() => sent).toEqual([{ digest: 'digest 0', changes: { amount: 100 } }]);
+    for (const n of [0, 2]) await page.getByLabel(`Choose Question ${n}`).check();
+    await question(0);
+    await page.getByRole('button', { name: /^Approve 2/ }).waitFor();
+    expect([await alike.count(), await page.getByLabel(/^amount in/).count()]).toEqual([0, 0]);
+  });
 });
 
 describe('what is unknown', () => {
@@ -601,6 +917,46 @@ describe('what is unknown', () => {
     expect(await timesIn(sent.locator('xpath=following-sibling::dd[1]'))).toEqual([newer.evidence.started_at]);
     const held = page.locator('section[aria-labelledby=settle] dt', { hasText: /^Holds of / });
     expect(await held.allInnerTexts()).toEqual([`Holds of ${hold.budget}`, 'Holds of payments/team-month']);
+  });
+
+  it('is settled for those that are chosen then, and says what would settle it besides', async () => {
+    const { effects } = (await world.get('/effects?state=unknown')).body;
+    const many = Array.from({ length: 7 }, (_, n) => ({ ...effects[0], id: `eff_${n}`, target: `row:${n}` }));
+    const [first, ...others] = many;
+    await answered(/effects\?state=unknown/, { effects: [{ ...first, safe_to_retry: true }, ...others] });
+    for (const one of many) await answered(`**/effects/${one.id}`, { effect: one, ledger: [] });
+    const settled: unknown[] = [];
+    await page.route('**/resolve', (route) => {
+      const request = route.request();
+      settled.push([request.url().replace(/.*\/effects\//, ''), request.postDataJSON()]);
+      return route.fulfill({ status: 409, json: { code: 'not_unknown', detail: 'Somebody else was first.' } });
+    });
+    await open('unknown', '.unknown input');
+    const rows = page.locator('.unknown ol > li');
+    const last = await rows.last().locator('.why').innerText();
+    expect(last).toContain('Or the agent sends it again: the upstream removes duplicates.');
+    expect(last).not.toContain('Look in');
+    for (let n = 0; n < 7; n += 1) await page.getByLabel(`Choose payments.refund on row:${n}`).check();
+    const settle = page.locator('section[aria-labelledby=settle]');
+    await settle.getByText('Settle 7 of 7').waitFor();
+    // Of five of them it is said what to look for.
+    await expect.poll(() => settle.locator('dt', { hasText: 'Idempotency key' }).count()).toBe(5);
+    for (let n = 2; n < 7; n += 1) await page.getByLabel(`Choose payments.refund on row:${n}`).uncheck();
+    await settle.getByText('Settle 2 of 7').waitFor();
+    expect(await page.locator('main > details code').last().textContent()).toBe(
+      'svc effects resolve eff_1 --outcome happened --workspace demo',
+    );
+    await settle.getByLabel('It happened', { exact: false }).check();
+    await settle.getByLabel('How do you know', { exact: false }).fill('  It stands in the books ');
+    await settle.getByRole('button', { name: 'Settle 2' }).click();
+    await page.getByRole('alert').filter({ hasText: 'Somebody else was first.' }).waitFor();
+    const said = { outcome: 'happened', comment: 'It stands in the books' };
+    expect(settled).toEqual([
+      ['eff_1/resolve', said],
+      ['eff_0/resolve', said],
+    ]);
+    await settle.getByText('Choose what you looked at').waitFor();
+    expect(await page.locator('.unknown input:checked').count()).toBe(0);
   });
 });
 
@@ -841,6 +1197,144 @@ describe('policies', () => {
     expect(done).toEqual([
       ['activations', {}],
       ['rollback', {}],
+    ]);
+  });
+
+  it('say where they are only observed, where there are none, and where their files cannot be used', async () => {
+    await asAnAdministratorSeesIt();
+    may = (all) => [...all, 'policies.history', 'policies.activate'];
+    const rule = { id: 's/one', set: 's', effect: 'deny', mode: 'observe', description: 'No refunds' };
+    const policies = '**/workspaces/demo/policies';
+    await answered(policies, { version: 'V'.repeat(43), mode: 'observe', rules: [rule] });
+    await answered('**/v1/beta/policies/activations', { ...HISTORY, in_force: 'E'.repeat(43), files_version: null });
+    await open('policies', '#history');
+    expect(await page.locator('.head .mark').innerText()).toBe('Only observed');
+    expect(await page.locator('section.rules li').innerText()).toMatch(/^s\/one\s+deny\s+No refunds\s+\(observe\)$/);
+    const history = page.locator('section[aria-labelledby=history]');
+    expect(await history.innerText()).toContain('The files of this gateway cannot be used: its log says why.');
+    expect(await page.getByRole('button', { name: 'Put the files in force' }).count()).toBe(0);
+    // What was put there last is not what is in force.
+    expect(await history.getByText('In force', { exact: true }).count()).toBe(0);
+    await answered('**/v1/beta/policies/activations', HISTORY);
+    await answered(policies, { version: 'V'.repeat(43), mode: 'enforce', rules: [] });
+    await open('policies', '#history');
+    await page.getByText('Nothing is allowed.').waitFor();
+    expect(await page.locator('.head .mark').innerText()).toBe('Enforced');
+    expect(await history.locator('ol > li', { hasText: 'In force' }).locator('code').allInnerTexts()).toEqual([
+      'B'.repeat(12),
+    ]);
+  });
+
+  it('that are proposed say what, by whom, why and until when; who stands behind one takes it back, others end it', async () => {
+    await asAnAdministratorSeesIt();
+    may = (all) => [...all, 'policies.history', 'policies.activate'];
+    const [one] = PROPOSALS.proposals;
+    const by = { type: 'user', id: 'tom' };
+    const [rollback, own] = [
+      { ...one, how: 'rollback', by, why: 'Too strict', files: ['a.yaml', 'b.yaml'], people: ['tom'], still_needs: 1 },
+      { ...one, id: 'ppl_2', how: 'activate', by: { ...by, id: 'maria' }, people: ['maria'], still_needs: 1 },
+    ];
+    await answered('**/v1/beta/policies/proposals', {
+      proposals: [rollback, own, { ...own, id: 'ppl_3', status: 'confirmed' }],
+    });
+    const ended: string[] = [];
+    await page.route('**/proposals/*', (route) => {
+      const request = route.request();
+      ended.push(`${request.method()} ${request.url().replace(/.*\//, '')}`);
+      return route.fulfill({ status: 204 });
+    });
+    await open('policies', '#proposed');
+    const items = page.locator('section[aria-labelledby=proposed] > ul > li');
+    expect(await items.count()).toBe(2);
+    const told = await items.first().innerText();
+    for (const text of [
+      'Roll back',
+      'by tom, ',
+      'Too strict',
+      'a.yaml, b.yaml',
+      'tom stands behind it; one more person',
+    ])
+      expect(told).toContain(text);
+    expect(await timesIn(items.first())).toEqual([one?.at, one?.expires_at]);
+    expect(await items.last().innerText()).toContain('Put in force');
+    for (const item of await items.all()) await item.getByRole('button', { name: 'What would change' }).click();
+    await items.first().getByRole('button', { name: 'Confirm' }).waitFor();
+    const offered = async (n: number): Promise<readonly string[]> =>
+      (await items.nth(n).locator('button').allInnerTexts()).filter(Boolean);
+    expect(await offered(0)).toEqual(['Close', 'Confirm', 'Turn down']);
+    expect(await offered(1)).toEqual(['Close', 'Withdraw']);
+    await items.first().getByRole('button', { name: 'Turn down' }).click();
+    await items.first().getByRole('button', { name: 'Yes, it is over' }).click();
+    await expect.poll(() => ended).toEqual(['DELETE ppl_1']);
+  });
+
+  it('say of a call that is tried all that it has to hold, and what is not known; what is no object is not asked', async () => {
+    const obligations = [
+      { kind: 'budget', budget: 'world/day', unit: 'EUR-cent', amount: 1_250, limit: 100_000 },
+      { kind: 'budget', budget: 'world/calls', unit: 'call', amount: null },
+      { kind: 'rate_limit', id: 'world/burst', window_ms: 60_000, limit: 5 },
+      { kind: 'claim', target: 'payment:pay_1', hold: 'call' },
+      { kind: 'reserve', pool: 'deploy-slot', units: 1 },
+      {
+        kind: 'approval',
+        approvers: { roles: ['finance-lead'], users: ['tom'] },
+        quorum: 2,
+        expires_ms: HOUR,
+      },
+    ];
+    const policies = [{ rule: 'world/a', effect: 'require_approval', unknown: ['params.amount', 'state.status'] }];
+    const got = { would: 'dispatched', reason: { code: 'x', message: 'It would be sent.' }, target: 'payment:pay_1' };
+    const asked: unknown[] = [];
+    await page.route('**/effects/preview', (route) => {
+      asked.push(route.request().postDataJSON());
+      if (asked.length > 1)
+        return route.fulfill({ status: 404, json: { code: 'x', detail: 'There is no such tool.' } });
+      return route.fulfill({ json: { ...got, obligations, policies, policy_version: 'V' } });
+    });
+    await open('policies', '#try');
+    const form = page.locator('section[aria-labelledby=try]');
+    const attempt = async (tool: string, params: string): Promise<void> => {
+      await form.getByLabel('Tool').fill(tool);
+      await form.getByLabel('Agent').fill('bot');
+      await form.getByLabel('Params').fill(params);
+      await form.getByRole('button', { name: 'Try', exact: true }).click();
+    };
+    await attempt(' payments.refund ', ' ');
+    const verdict = form.locator('[role=status]');
+    expect(await verdict.locator('.mark').innerText()).toBe('dispatched');
+    const command = await verdict.locator('details code').last().textContent();
+    expect([command, statusOf(command ?? '')]).toEqual(['svc policy show V', 2]);
+    expect(await verdict.locator('dt').allInnerTexts()).toEqual([
+      'Target',
+      'require approval',
+      'budget',
+      'budget',
+      'rate limit',
+      'claim',
+      'reserve',
+      'approval',
+    ]);
+    expect(await verdict.locator('dd').allInnerTexts()).toEqual([
+      'payment:pay_1',
+      'world/a not known: params.amount, state.status',
+      '€12.50 of world/day, whose limit is €1,000.00',
+      'what it costs of world/calls',
+      '5 calls in 1 min (world/burst)',
+      'payment:pay_1 (call)',
+      '1 of deploy-slot',
+      '2 of finance-lead, tom, within 1 h',
+    ]);
+    await attempt('payments.refund', '[1]');
+    await page.getByText('Params are a JSON object').waitFor();
+    // What another call would get is not said of this one.
+    expect(await verdict.innerText()).toBe('');
+    await attempt('payments.none', '{"a": 1}');
+    await form.getByRole('alert').filter({ hasText: 'There is no such tool.' }).waitFor();
+    expect(await form.getByText('Params are a JSON object').count()).toBe(0);
+    const call = { action_type: 'mcp.tool_call', agent_id: 'bot' };
+    expect(asked).toEqual([
+      { ...call, tool: 'payments.refund', params: {} },
+      { ...call, tool: 'payments.none', params: { a: 1 } },
     ]);
   });
 
@@ -1111,5 +1605,34 @@ describe('health', () => {
     expect(await card('The store does not answer.').innerText()).toContain('svc doctor gateway.yaml');
     expect(await timesIn(card('The store does not answer.'))).toEqual([since]);
     expect(await card('Nobody is told by ops.').innerText()).toContain('svc notifications list');
+  });
+
+  it('names commands that there are, each for what its part says', async () => {
+    const commands = {
+      store: 'svc doctor gateway.yaml',
+      upstream: 'svc doctor gateway.yaml',
+      archive: 'svc doctor gateway.yaml',
+      backup: 'svc backup FOLDER --config gateway.yaml',
+      fsck: 'svc fsck --config gateway.yaml',
+      restore: 'svc store accept-loss --config gateway.yaml',
+      configuration: 'svc config check gateway.yaml',
+      brain: 'svc config check gateway.yaml',
+      policies: 'svc policy history',
+      notifications: 'svc notifications list',
+      tools: 'svc tools diff --config gateway.yaml --upstream ID',
+      retention: 'svc effects list --state unknown',
+      unknown_outcomes: 'svc effects list --state unknown',
+      probes: 'svc effects list --state unknown',
+    };
+    const notes = Object.keys(commands).map((part) => ({ part, message: `Look at ${part}.` }));
+    await answered('**/readyz', { ready: true, notes });
+    await open('health', '.banner.ok');
+    expect(await page.getByText('Nothing to do').count()).toBe(0);
+    for (const [part, command] of Object.entries(commands))
+      expect([part, await card(`Look at ${part}.`).locator('code').innerText()]).toEqual([part, command]);
+    const all = [...new Set(Object.values(commands))];
+    expect(all.map((command) => [command, statusOf(command)])).toEqual(
+      all.map((command) => [command, command.startsWith('svc doctor') ? 1 : 2]),
+    );
   });
 });

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -69,6 +69,13 @@ test.each<[string, readonly string[], object, string]>([
     ['--state', 'dead', ...PAGE],
     { notifications: [], next_cursor: null },
     'GET /v1/beta/notifications?limit=2&state=dead&cursor=c',
+  ],
+  // A date is the beginning of its day in UTC.
+  [
+    'effects list',
+    ['--since', '2029-12-31', '--until', '2030-01-01'],
+    { effects: [], next_cursor: null },
+    `GET ${W}/effects?limit=50&since=2029-12-31T00:00:00Z&until=2030-01-01T00:00:00Z`,
   ],
   ['passkeys list maria', [], { passkeys: [] }, 'GET /v1/beta/users/maria/passkeys'],
   ['passkeys remove maria psk_1', [], { id: 'psk_1' }, 'DELETE /v1/beta/users/maria/passkeys/psk_1'],
@@ -375,6 +382,117 @@ test('svc effects show names who voted, with which key, and what was changed; bu
   }
 });
 
+/** An effect as the wire has it. */
+const effectOf = (id: string, more: object = {}) => ({
+  effect_id: id,
+  created_at: '2030-01-01T00:00:00.000Z',
+  agent_id: 'bot',
+  tool: 'payments.refund',
+  target: 'payment:pay_1',
+  decision: 'committed',
+  did_it_happen: 'yes',
+  reason: { code: 'committed', message: 'It happened.' },
+  ...more,
+});
+
+test('svc effects show: what policy would have done, how budgets stood before, after and now, and why params are not there', async () => {
+  const budget = (name: string, more: object) => ({ budget: name, unit: 'cent', amount: 12, spent: 7, ...more });
+  const effect = effectOf('eff_1', {
+    reason: { code: 'committed', rule: 'rig/small', message: 'It happened.' },
+    observed: { would: 'denied_policy', rule: null },
+    idempotency_key: 'k',
+    attempt: 2,
+    state: 'committed',
+    policy: { version: 'v1', matched: [] },
+    holds: [{}],
+    params_omitted: 'erased',
+  });
+  const stages = [
+    { stage: 'dispatch', status: 'done', duration_ms: 12, detail: null },
+    { stage: 'sign', status: 'waits', duration_ms: null, detail: 'held' },
+  ];
+  const stood = (spent: number, held: number) => ({ at: 't', spent, held });
+  const budgets = [
+    budget('rig/day', { before: stood(1, 2), after: stood(3, 4), now: { spent: 5, held: 6, limit: 100 } }),
+    budget('rig/hour', { unknown: 'rolling', now: null }),
+    budget('rig/year', { unknown: 'too_many', now: {} }),
+  ];
+  answerTo = (path) => (path.endsWith('/budgets') ? { budgets } : { effect, ledger: [], stages });
+  const { out } = await svc('effects', 'show', 'eff_1', ...to);
+  for (const line of [
+    'decision  committed (committed, rig/small)',
+    'why       It happened.',
+    'policy    only observes; in force: denied_policy (no rule allows it)',
+    'attempt   2',
+    'params    (erased)',
+  ])
+    expect(out.split('\n')).toContain(line);
+  const rows = out.split('\n').map((line) => line.trim().split(/ {2,}/));
+  for (const row of [
+    ['rig/day', '12', '7', '1 + 2', '3 + 4', '5 + 6', '100 cent'],
+    ['rig/hour', '12', '7', 'rolling window', 'rolling window', 'over', 'cent'],
+    ['rig/year', '12', '7', 'too much happened', 'too much happened', '+', 'cent'],
+    ['dispatch', 'done', '12'],
+    ['sign', 'waits', 'held'],
+  ])
+    expect(rows).toContainEqual(row);
+  answer = {
+    effects: [effectOf('eff_2', { observed: { would: 'denied_budget', rule: 'rig/day' } })],
+    next_cursor: null,
+  };
+  answerTo = null;
+  expect((await svc('effects', 'list', ...to)).out).toMatch(/ committed +committed, policy: denied_budget$/m);
+});
+
+test('svc tail, for people: a head, of those from before the oldest first, then what comes, each once and no more than asked for', async () => {
+  const [one, two, three, four, five] = [1, 2, 3, 4, 5].map((n) => effectOf(`eff_${n}`));
+  const lists = [{ effects: [two, one] }, { effects: [] }, { effects: [four, three, two] }, { effects: [five, four] }];
+  const read = (seq: number, more: object) => ({ seq, agent_id: 'bot', last_at: 't', observed: null, ...more });
+  const reads = [
+    read(6, {
+      count: 2,
+      tool: null,
+      upstream: 'crm',
+      statuses: { 200: 1, 404: 1 },
+      observed: { would: 'denied_policy' },
+    }),
+    read(5, { count: 1, tool: 'crm.get', upstream: 'crm', statuses: { 200: 1 } }),
+  ];
+  let looks = 0;
+  answerTo = (path) => {
+    if (!path.includes('observed-reads')) return { ...lists.shift(), next_cursor: null };
+    looks += 1;
+    // None from before is shown, whoever read it.
+    if (looks === 1)
+      return { reads: [read(4, { count: 9, tool: 'crm.old', upstream: 'crm', statuses: {} })], next_cursor: null };
+    return { reads: looks === 2 ? reads : [], next_cursor: null };
+  };
+  const { code, out } = await svc('tail', '--last', '2', '--count', '5', ...to);
+  expect(code).toBe(0);
+  const rows = out.split('\n').map((line) => line.split(/ {2,}/));
+  const call = (n: number) => [
+    `eff_${n}`,
+    '2030-01-01T00:00:00.000Z',
+    'bot',
+    'payments.refund',
+    'committed',
+    'committed',
+  ];
+  expect(rows).toEqual([
+    ['effect', 'at', 'agent', 'tool', 'decision', 'reason'],
+    call(1),
+    call(2),
+    ['1 read', 't', 'bot', 'crm.get', 'passed', '1 × 200'],
+    ['2 reads', 't', 'bot', 'crm.(undeclared)', 'passed', '1 × 200, 1 × 404, policy: denied_policy'],
+    call(3),
+  ]);
+  // Later lines stand below the earlier ones.
+  expect(new Set(out.split('\n').map((line) => line.search(/committed|passed|decision/))).size).toBe(1);
+  const listed = asked.filter((line) => line.includes('/effects?'));
+  expect(listed[0]).toBe(`GET ${W}/effects?limit=2`);
+  expect(new Set(listed.slice(1))).toEqual(new Set([`GET ${W}/effects?since=2030-01-01T00:00:00.000Z&limit=200`]));
+});
+
 test('svc effects list --observed --until: reads that began later are left out', async () => {
   const read = (hour: number) => ({
     seq: hour,
@@ -488,6 +606,9 @@ test('a key comes from its file without the line break at its end; a file that i
   expect(await said(file)).toEqual([0, 'Nothing is paused.', '']);
   expect(await said(folder)).toEqual([2, '', `svc: ${folder} is a folder; name a file in it.`]);
   expect(await said(`${file}s`)).toEqual([2, '', `svc: There is no file ${file}s.`]);
+  // Somebody else may have made it: it is looked at before it is read.
+  truncateSync(file, 16 * 1024 ** 2 + 1);
+  expect(await said(file)).toEqual([2, '', `svc: ${file} is larger than 16777216 bytes; nothing was read.`]);
   rmSync(folder, { recursive: true });
 });
 

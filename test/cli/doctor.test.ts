@@ -15,6 +15,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type CliPorts, CommandFailure, type StoreInspection } from '../../src/cli/ports.ts';
 import { createKey } from '../../src/gateway/offline-keys.ts';
+import { renderPinLock } from '../../src/pins/lock-file.ts';
+import { makeCa } from '../upstream/certificates.ts';
 import { svcWith } from './run.ts';
 
 /** What the disk says is free; `null`: what it has. */
@@ -194,6 +196,47 @@ describe('svc doctor', () => {
     asked.mockRestore();
     configure(0);
     expect(await examined(['port'])).toEqual(['ok: chosen by the system', 0]);
+  });
+
+  it('asks it in the form that an address of IPv6 has, and not where only those with a certificate are answered', async () => {
+    const asked = vi.spyOn(globalThis, 'fetch').mockImplementation(async () => Response.json({ ready: true }));
+    try {
+      for (const host of ['::', '::1']) {
+        configure(port);
+        writeFileSync(file, readFileSync(file, 'utf8').replace('server: {', `server: { host: "${host}",`));
+        expect(await examined(['gateway'], { inUse: true })).toEqual(['ok: takes calls', 0]);
+      }
+      expect(asked.mock.calls.map(([address]) => address)).toEqual(
+        [1, 2].map(() => new URL(`http://[::1]:${port}/readyz`)),
+      );
+      const { cert, key } = makeCa('ca').issue('localhost');
+      const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
+      writeFileSync(certFile, cert);
+      writeFileSync(keyFile, key, { mode: 0o600 });
+      const tls = `server: { tls: { cert: "${certFile}", key: "${keyFile}" },`;
+      writeFileSync(file, readFileSync(file, 'utf8').replace('server: {', tls));
+      expect(await examined(['gateway'], { inUse: true })).toEqual([expect.stringMatching(/^skipped: runs/), 0]);
+      expect(asked).toHaveBeenCalledTimes(2);
+    } finally {
+      asked.mockRestore();
+      configure(0);
+    }
+  });
+
+  it('an address that this machine does not have is told from one that is taken', async () => {
+    configure(port);
+    writeFileSync(file, readFileSync(file, 'utf8').replace('server: {', 'server: { host: 192.0.2.1,'));
+    expect(await examined(['port'])).toEqual([`failed: 192.0.2.1:${port} cannot be bound (EADDRNOTAVAIL)`, 1]);
+    configure(0);
+  });
+
+  it('starts no program to see whether it answers', async () => {
+    const lock = join(folder, 'own.lock.json');
+    writeFileSync(lock, renderPinLock({ upstream: 'own', server: null, instructions: null, tools: [] }));
+    const upstream = `{ id: own, mcp: { command: [no-such-program], pins: "${lock}" } }`;
+    writeFileSync(file, readFileSync(file, 'utf8').replace('upstreams: [', `upstreams: [ ${upstream},`));
+    expect((await examined(['upstream own']))[0]).toBe('ok: runs no-such-program, once for each session');
+    configure(0);
   });
 
   it('fails where an upstream does not answer, with why and what to mend', async () => {

@@ -49,7 +49,9 @@ test('a folder that was set back as a whole is not called ready, until svc store
   rmSync(data, { recursive: true });
   renameSync(copy, data);
   const setBack = await start();
-  expect(JSON.parse(setBack.line)).toMatchObject({ problem: { code: 'store_rolled_back' } });
+  // What it tells people to run names their configuration.
+  const message = expect.stringContaining(`svc store accept-loss --config ${config}`);
+  expect(JSON.parse(setBack.line)).toMatchObject({ problem: { code: 'store_rolled_back', message } });
   expect(await svc('store', 'accept-loss', '--config', config)).toMatchObject({ code: 2 });
   await setBack.stop();
   // What is compared with its own ledger only would be called sound.

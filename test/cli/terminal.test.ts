@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { json, showPage, styled, table, type Terminal, wire } from '../../src/cli/terminal.ts';
+import { inShort, json, showPage, styled, table, type Terminal, wire } from '../../src/cli/terminal.ts';
 import { svc } from './run.ts';
 
 const HOSTILE = '\u{e0041}\u00ad\u{1f600}a\u001b[2Jb\u0007c\u202Ed\u200be\u009bf\r\ng';
@@ -75,4 +75,13 @@ test('names are those of the wire again, but for what is foreign', () => {
     result,
     params: result,
   });
+  // What somebody settled an outcome by is theirs; the evidence of an effect is the gateway's.
+  expect(wire({ evidence: { startedAt: 't' }, settledBy: { evidence: { startedAt: 't' } } })).toEqual({
+    evidence: { started_at: 't' },
+    settled_by: { evidence: { startedAt: 't' } },
+  });
+});
+
+test('a cell of a table has at most 120 characters, and says where it is cut', () => {
+  expect([inShort('x'.repeat(120)), inShort('x'.repeat(121))]).toEqual(['x'.repeat(120), `${'x'.repeat(119)}…`]);
 });

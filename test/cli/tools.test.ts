@@ -175,6 +175,31 @@ describe('svc tools', () => {
     expect(await tools('diff')).toMatchObject({ code: 0 });
   });
 
+  test('list has of each tool its title, or else the first line of what it says, in short; of one that is gone what was approved', async () => {
+    const long = `${'x'.repeat(79)}yz`;
+    pages = [
+      [
+        { name: 'titled', title: 'A title', description: 'More.' },
+        { name: 'lines', description: 'First.\nSecond.' },
+        { name: 'long', description: long },
+        { name: 'gone', description: 'It was here.' },
+      ],
+    ];
+    await pin();
+    pages = [[...(pages[0] ?? []).slice(0, 3), { name: 'bare' }]];
+    expect((await tools('list')).out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+      ['tool', 'state', 'what it says of itself'],
+      ['bare', 'new'],
+      ['gone', 'gone', 'It was here.'],
+      ['lines', 'unchanged', 'First.'],
+      ['long', 'unchanged', long.slice(0, 80)],
+      ['titled', 'unchanged', 'A title'],
+    ]);
+    rmSync(lock);
+    pages = [[]];
+    expect((await tools('list')).out).toBe('None.');
+  });
+
   test('a lock file that was edited by hand is refused, with its name', async () => {
     await pin();
     writeFileSync(lock, readFileSync(lock, 'utf8').replace('Gives money back', 'Gives all'));

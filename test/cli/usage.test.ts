@@ -83,7 +83,8 @@ describe('help and usage', () => {
     ['an unknown command', ['strat'], /unknown command 'strat'.*\n?.*Did you mean start\?/],
     ['an unknown option', ['effects', 'list', '--jsn'], /unknown option '--jsn'.*\n?.*Did you mean --json\?/],
     ['a missing option', ['start'], /required option '--config <file>' not specified/],
-    ['a port that is none', ['start', '--config', 'x', '--port', '70000'], /A port is a number from 0 to 65535/],
+    ['a port that is none', ['start', '--config', 'x', '--port', '65536'], /A port is a number from 0 to 65535/],
+    ['a port in other words', ['start', '--config', 'x', '--port', '8e3'], /A port is a number from 0 to 65535/],
     [
       'a kind that is none',
       ['keys', 'create', '--config', 'x', '--kind', 'root'],

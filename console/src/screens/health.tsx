@@ -30,7 +30,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   brain: 'svc config check gateway.yaml',
   policies: 'svc policy history',
   notifications: 'svc notifications list',
-  tools: 'svc tools diff --config gateway.yaml',
+  tools: 'svc tools diff --config gateway.yaml --upstream ID',
   retention: 'svc effects list --state unknown',
   unknown_outcomes: 'svc effects list --state unknown',
   probes: 'svc effects list --state unknown',

@@ -54,7 +54,7 @@ export function ServersScreen(): JSX.Element {
           />
         ))}
       </ul>
-      <Copies curl={curlOf('GET', path)} cli="svc tools list --config gateway.yaml" />
+      <Copies curl={curlOf('GET', path)} cli="svc tools list --config gateway.yaml --upstream ID" />
     </>
   );
 }

@@ -140,7 +140,7 @@ export function TryCall({ filled }: { readonly filled: Trial | null }): JSX.Elem
         {preview !== null && (
           <>
             <Verdict preview={preview.got} />
-            <Copies curl={curlOf('POST', path, preview.asked)} cli="svc policy explain --help" />
+            <Copies curl={curlOf('POST', path, preview.asked)} cli={`svc policy show ${preview.got.policy_version}`} />
           </>
         )}
       </div>
