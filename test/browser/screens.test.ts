@@ -647,7 +647,7 @@ describe('the inbox', () => {
   });
 
   /** Opens an inbox in which these wait: each as one that does, but for what it says. */
-  async function waits(...some: readonly object[]): Promise<void> {
+  async function waits(...some: readonly object[]): Promise<readonly unknown[]> {
     const { body } = await world.get(`/approvals/${waiting}`);
     const approvals = some.map((more, n) => ({
       ...body,
@@ -663,6 +663,7 @@ describe('the inbox', () => {
     );
     await open('inbox');
     await page.waitForLoadState('networkidle');
+    return approvals;
   }
 
   /** Goes to another of them. */
@@ -690,6 +691,22 @@ describe('the inbox', () => {
     await expect.poll(() => page.innerText('#waiting')).toBe('2 wait');
     await waits({ expires_at: ago(1_000) });
     await page.getByText('Nothing waits').waitFor();
+  });
+
+  it('puts no other question in the place of one that was decided elsewhere, and opens the next that comes', async () => {
+    const [first, second, third] = await waits({}, {}, {});
+    const left = (approvals: readonly unknown[]): Promise<void> =>
+      answered(/\/approvals\?status=pending/, { approvals });
+    expect(await page.innerText('#question')).toBe('Question 0');
+    await left([second, third]);
+    await page.getByText('This waits no more').waitFor();
+    expect(await page.locator('#question').count()).toBe(0);
+    await page.keyboard.press('j');
+    await page.locator('#question', { hasText: 'Question 1' }).waitFor();
+    await left([]);
+    await page.getByText('Nothing waits').waitFor();
+    await left([first]);
+    await page.locator('#question', { hasText: 'Question 0' }).waitFor();
   });
 
   it('says whom a rule asks, and why somebody else does not decide', async () => {

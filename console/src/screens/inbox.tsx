@@ -38,26 +38,31 @@ export function InboxScreen(): JSX.Element {
   const waiting = (found.data?.approvals ?? [])
     .filter(({ expires_at: end }) => Date.parse(end) > now)
     .toSorted((one, other) => (one.created_at < other.created_at ? -1 : 1));
-  const wanted = query.get('approval');
-  const at = Math.max(
-    0,
-    waiting.findIndex(({ id }) => id === wanted),
-  );
+  const [shown, setShown] = useState<string | null>(null);
+  const asked = query.get('approval');
+  const wanted = asked ?? shown;
+  const at = wanted === null ? 0 : waiting.findIndex(({ id }) => id === wanted);
   const open = waiting[at];
   const selected = waiting.filter(({ id }) => chosen.has(id));
   const batch = open === undefined ? [] : batchOf(open, selected);
   const show = (approval: Approval | undefined): void => {
     setFault(null);
-    if (approval !== undefined) setQuery({ approval: approval.id }, { replace: true });
+    setQuery(approval === undefined ? {} : { approval: approval.id }, { replace: true });
   };
+  // When others decide it, no other one takes its place under the finger; after the last one, the first that comes.
+  const isEmpty = found.data !== undefined && waiting.length === 0;
+  useEffect(() => {
+    if (isEmpty) show(undefined);
+    if (isEmpty || open !== undefined) setShown(open?.id ?? null);
+  }, [open?.id, isEmpty]);
   const next = waiting[at + 1];
   useEffect(() => {
     if (next !== undefined) void queries.prefetchQuery(wholeOf(workspace, next));
   }, [queries, workspace, next?.digest]);
   // On a phone the list stands below the question.
   useEffect(() => {
-    if (wanted !== null) document.getElementById('question')?.scrollIntoView({ block: 'nearest' });
-  }, [wanted]);
+    if (asked !== null) document.getElementById('question')?.scrollIntoView({ block: 'nearest' });
+  }, [asked]);
   const choose = (id: string): void => {
     const next = new Set(chosen);
     if (!next.delete(id)) next.add(id);
@@ -100,8 +105,8 @@ export function InboxScreen(): JSX.Element {
   };
 
   useShortcuts((key) => {
-    if (key === 'j') show(next);
-    else if (key === 'k') show(waiting[at - 1]);
+    if (key === 'j') show(next ?? open);
+    else if (key === 'k') show(waiting[at - 1] ?? open);
     else if (key === 'x' && open !== undefined) choose(open.id);
     else if (key === 'a' || key === 'r') document.querySelector<HTMLElement>(`[data-key=${key}]`)?.focus();
     else return false;
@@ -124,7 +129,7 @@ export function InboxScreen(): JSX.Element {
           </p>
         ))}
       </div>
-      {found.data !== undefined && open === undefined && (
+      {isEmpty && (
         <Empty title="Nothing waits">
           <p>
             When a rule of policy wants a person to look first, the call waits here. You may leave this page open: it
@@ -132,18 +137,21 @@ export function InboxScreen(): JSX.Element {
           </p>
         </Empty>
       )}
-      {open !== undefined && (
+      {waiting.length > 0 && (
         <div class="cols inbox">
-          <Question
-            key={`${open.id} ${open.digest}`}
-            approval={open}
-            batch={batch}
-            why={mayDecide ? whyNot(open, session, batch) : 'Your key may look, and not decide.'}
-            now={now}
-            isBusy={isBusy}
-            fault={fault}
-            decide={decide}
-          />
+          {open === undefined && <p class="banner">This waits no more: it was decided, or its time is over.</p>}
+          {open !== undefined && (
+            <Question
+              key={`${open.id} ${open.digest}`}
+              approval={open}
+              batch={batch}
+              why={mayDecide ? whyNot(open, session, batch) : 'Your key may look, and not decide.'}
+              now={now}
+              isBusy={isBusy}
+              fault={fault}
+              decide={decide}
+            />
+          )}
           <section class="stack" aria-labelledby="waiting">
             <h2 id="waiting">
               {waiting.length === 1 ? 'One waits' : `${waiting.length} wait`}
@@ -193,7 +201,7 @@ export function InboxScreen(): JSX.Element {
         cli={
           open === undefined
             ? `svc approvals list --workspace ${workspace}`
-            : `svc approvals approve ${open.id} --workspace ${workspace}`
+            : `svc approvals approve ${open.id} --digest ${open.digest} --workspace ${workspace}`
         }
       />
     </>
@@ -235,12 +243,8 @@ function batchOf(open: Approval, chosen: readonly Approval[]): readonly Approval
 function sumText(of: readonly Approval[]): string | null {
   const taken = of.map(({ costs, params }) => moneyTaken(costs, params?.['currency']));
   const [only, ...more] = new Set(taken.map((one) => one?.currency));
-  return more.length > 0
-    ? null
-    : moneyText(
-        taken.reduce((sum, one) => sum + (one?.amount ?? 0), 0),
-        only,
-      );
+  const sum = taken.reduce((total, one) => total + (one?.amount ?? 0), 0);
+  return more.length > 0 ? null : moneyText(sum, only);
 }
 
 /** Whether one answer can be that to both. */
