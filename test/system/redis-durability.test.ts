@@ -281,6 +281,17 @@ describe('durability replica', () => {
     await until(() => store.health().ready);
   });
 
+  it('is not ready either where what is read shows it before something is written', async () => {
+    const { primary, replicas, stop } = await startReplicated(1, ['--appendfsync', 'everysec']);
+    closers.push(stop);
+    const store = await open(primary, replica);
+    await dispatched(store);
+    await replicas[0]?.kill();
+    const released = store.releaseClaim(WORKSPACE, 'clm_unknown', { type: 'user', id: 'olga' });
+    await expect(released).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_unavailable' } });
+  });
+
   it('stops a pause and a revocation from being answered before a replica has them', async () => {
     const { primary, replicas, stop } = await startReplicated(1, ['--appendfsync', 'everysec']);
     closers.push(stop);
