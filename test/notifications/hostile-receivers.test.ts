@@ -1,6 +1,5 @@
 import { createServer as createWebServer } from 'node:http';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
-import { longestHold } from '../longest-hold.ts';
 import { setTimeout as delay } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -9,6 +8,7 @@ import type { Attempted, Receiver } from '../../src/effects/model/notification.t
 import type { Message } from '../../src/notifications/message.ts';
 import { send } from '../../src/notifications/send.ts';
 import { postOnce } from '../../src/upstreams/http/request-once.ts';
+import { longestHold } from '../longest-hold.ts';
 
 /*
  * Receivers that mean harm: each attempt ends in its time, keeps no connection, and takes neither memory nor the

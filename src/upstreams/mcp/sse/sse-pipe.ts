@@ -102,7 +102,7 @@ export class SsePipe implements Pipe {
     this.#events.over(why);
   }
 
-  /** Listens until the stream is over. The session is killed then, and the answer with it. @returns why it is over */
+  /** Listens until the stream is over; the session is killed then, and the stream with it. @returns why it is over */
   async #listen(): Promise<string> {
     const { through, path, now, messageBytes } = this.#address;
     const headers = { ...this.#headers, accept: 'text/event-stream' };
@@ -110,9 +110,9 @@ export class SsePipe implements Pipe {
     const opened = await open(through, request, { gate: () => 'go', signal: this.#left.signal, now });
     if (opened.kind !== 'answer') return opened.kind === 'held_back' ? 'its session was ended' : opened.message;
     const { status, body } = opened;
+    this.#stream = body;
     const { 'content-type': type } = opened.headers;
     if (status !== 200 || !isEventStream(type)) return `it has no stream of events at this address (${status})`;
-    this.#stream = body;
     try {
       for await (const { bytes, data, name } of serverEvents(body, messageBytes)) {
         if (!isUtf8(bytes)) return 'what it says is not UTF-8';

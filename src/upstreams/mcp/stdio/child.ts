@@ -33,8 +33,9 @@ const MOST_WAITING = 32 * 1024 * 1024;
 const ERROR_BYTES_PER_SECOND = 256 * 1024;
 /** Characters of standard error that are kept, to say why a child ended. */
 const KEPT_ERROR = 2_000;
-/** How long the pipes of a child that has ended may stay open, in hands that escaped its group, ms: with nothing to read; in all. */
+/** How long the pipes of a child that has ended may stay open in hands that escaped its group while nothing comes, ms. */
 const PIPES_MS = 1_000;
+/** The same while lines come. */
 const MOST_PIPES_MS = 5_000;
 
 /**
