@@ -26,13 +26,7 @@ export function answerTexts(answered: Answered | null, result: KeptResult | null
 }
 
 export function storedAnswered(answered: Answered | null): StoredAnswered {
-  if (answered === null) return null;
-  switch (answered.kind) {
-    case 'http':
-      return answered.status;
-    case 'message':
-      return answered;
-  }
+  return answered?.kind === 'http' ? answered.status : answered;
 }
 
 export function answeredOf(stored: StoredAnswered): Answered | null {

@@ -75,14 +75,12 @@ export function packedChanges(changes: readonly Change[]): Buffer {
 
 function addPut(words: Word[], names: ReturnType<typeof createNames>, change: string, put: Put): void {
   const { kind, id, version, follow, text, enter, leave } = put;
-  // A row has only one place in a list: entering it again replaces the old place.
-  const left = leave.filter(({ list }) => !enter.some((place) => place.list === list));
-  const entered = enter.filter(({ list, at }) => !leave.some((place) => place.list === list && place.at === at));
   words.push(names.number(rowName(kind, id)), version, followed(follow));
   words.push(text === null ? '' : [`${change} `, stored(text)]);
-  words.push(text === null ? '-' : String(entered.length), String(left.length));
-  for (const { list } of left) words.push(stored(list));
-  if (text !== null) for (const { list, at } of entered) words.push(stored(list), String(at));
+  words.push(text === null ? '-' : String(enter.length), String(leave.length));
+  for (const { list } of leave) words.push(stored(list));
+  // What comes last of a list is what becomes of the row there.
+  if (text !== null) for (const { list, at } of enter) words.push(stored(list), String(at));
 }
 
 function followed(follow: string | undefined): string {
