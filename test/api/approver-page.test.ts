@@ -313,7 +313,7 @@ describe('what is shown', () => {
     // Where nothing is counted, the same is what has the same params.
     const mail = { to: 'a@example.com', text: 'one' };
     const of = (before: JsonObject): string => repeatText(approval.tool, [call(0, { params: before })], mail, now);
-    expect([of(mail), of({ ...mail, text: 'two' })]).toEqual(['The same refund was made 0 min ago.', '']);
+    expect([of(mail), of({ ...mail, text: 'two' })]).toEqual(['The same refund was made 1 min ago.', '']);
   });
 
   it('reads that warning from what the agent did on the target', async () => {

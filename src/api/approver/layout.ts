@@ -105,7 +105,7 @@ ${content}
 
 /** How long something lasts, roughly. */
 export function spanText(ms: number): string {
-  const minutes = Math.ceil(ms / 60_000);
+  const minutes = Math.max(1, Math.ceil(ms / 60_000));
   if (minutes < 120) return `${minutes} min`;
   const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
   return rest === 0 || hours >= 48 ? `${hours} h` : `${hours} h ${rest} min`;
