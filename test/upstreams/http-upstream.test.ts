@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
-import { createServer, type Server } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { HttpAnswer, UpstreamAnswer } from '../../src/effects/model/answer.ts';
 import type { UpstreamResult } from '../../src/effects/upstream.ts';
@@ -194,7 +194,10 @@ describe('each row of the table against a real upstream', () => {
     await once(server, 'listening');
     open({ url: urlOf(server, 'http') });
     const left = once(server, 'left');
-    expect(await send('ok', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
+    // Of what nobody answered, the receipt says what was sent all the same.
+    const sent = createHash('sha256').update('POST /v1/payments/p1/refunds\n{"amount":100,"note":"mode:ok"}');
+    const evidence = { code: 'timeout', sent: sent.digest('base64url') };
+    expect(await send('ok', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence });
     await left;
     expect(seen).toEqual(['read ECONNRESET']);
     await closed(server);
@@ -221,6 +224,98 @@ describe('each row of the table against a real upstream', () => {
       const seen = await since(() => get(mode));
       expect([mode, seen.result.kind, seen.requests]).toEqual([mode, 'failed', 1]);
     }
+  });
+});
+
+/** A server whose every byte the test writes, and which is asked over one connection at a time. */
+async function answering(answer: (socket: Socket, connection: number) => void): Promise<{ stop(): Promise<void> }> {
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections += 1;
+    const connection = connections;
+    socket.on('error', () => {}).on('data', () => answer(socket, connection));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  open({ url: urlOf(server, 'http'), connections: 1 });
+  return {
+    async stop() {
+      await upstreams.close();
+      await closed(server);
+    },
+  };
+}
+
+describe('an upstream that gives too much, or takes too long over it', () => {
+  const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
+  const ANNOUNCED = 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n';
+
+  test('is not waited for while it drips: the time is that of the whole answer', async () => {
+    const server = await answering((socket) => {
+      const says = (text: string, afterMs: number) => setTimeout(() => socket.write(text), afterMs);
+      says('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n', 600);
+      says('o', 800);
+      says('k', 1_400);
+    });
+    expect(await send('ok', { timeoutMs: 1_000 })).toMatchObject({ kind: 'committed', responseTruncated: true });
+    await server.stop();
+  });
+
+  test('loses its connection where its answer has no end near, and the next call has another', async () => {
+    const chunk = `1000\r\n${'x'.repeat(0x1000)}\r\n`;
+    let left = 10_000;
+    let hasEnded = false;
+    const server = await answering((socket, connection) => {
+      if (connection > 1) {
+        socket.write(OK);
+        return;
+      }
+      const more = (): void => {
+        while (!socket.destroyed && left > 0) {
+          left -= 1;
+          if (!socket.write(left > 0 ? chunk : '0\r\n\r\n')) return;
+        }
+      };
+      socket.on('drain', more).once('close', () => (hasEnded = true));
+      socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n');
+      more();
+    });
+    expect(await send('ok')).toMatchObject({ kind: 'committed', responseTruncated: true });
+    await expect.poll(() => hasEnded).toBe(true);
+    // Of 40 MB the most was never written.
+    expect(left).toBeGreaterThan(0);
+    expect(await send('ok')).toMatchObject({ kind: 'committed', responseTruncated: false });
+    await server.stop();
+  });
+
+  test('may announce its answer 32 times; after one more it is unknown what it did', async () => {
+    const says = [`${ANNOUNCED.repeat(32)}${OK}`, ANNOUNCED.repeat(33)];
+    const server = await answering((socket) => socket.write(says.shift() ?? ''));
+    expect((await send('ok')).kind).toBe('committed');
+    const message = 'the upstream sent more than 32 informational answers (1xx)';
+    expect(await send('ok')).toMatchObject({ kind: 'unknown', evidence: { code: 'malformed', message } });
+    await server.stop();
+  });
+
+  test('has sent no HTTP where its headers are beyond all measure', async () => {
+    const server = await answering((socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\n${'x-a: bbbbbbbb\r\n'.repeat(2_000)}content-length: 2\r\n\r\nok`);
+    });
+    const evidence = { code: 'malformed', message: 'the upstream sent something that is not HTTP' };
+    expect(await send('ok')).toMatchObject({ kind: 'unknown', evidence });
+    await server.stop();
+  });
+
+  test.each([
+    ['in seconds', () => '3', 3_000, 3_000],
+    ['as a date', () => new Date(Date.now() + 60_000).toUTCString(), 50_000, 60_000],
+  ])('says %s when it can take the call, and that is what is known of it', async (_, after, least, most) => {
+    const server = await answering((socket) => {
+      socket.write(`HTTP/1.1 429 Too Many Requests\r\nretry-after: ${after()}\r\ncontent-length: 0\r\n\r\n`);
+    });
+    const result = await send('ok');
+    const { retryAfterMs = 0 } = result.kind === 'failed' ? result : {};
+    expect([result.kind, retryAfterMs >= least, retryAfterMs <= most]).toEqual(['failed', true, true]);
+    await server.stop();
   });
 });
 
@@ -253,6 +348,33 @@ describe('nothing sent', () => {
     expect(await send('ok')).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed' } });
     expect(Buffer.concat(got).toString('latin1')).not.toContain('POST');
     await closed(server);
+  });
+
+  test('a request that cannot be written, whose connection is free for the next', async () => {
+    open({ connections: 1 });
+    const to = { method: 'POST', pathAndQuery: '/v1/payments/p1/refunds', headers: { 'x-odd': 'a\r\nb: c' } };
+    const proxied = { kind: 'http', ...to, body: Buffer.from('{}'), setCookie: false } as const;
+    const seen = await since(() => upstreams.send(makeDispatch({ proxied })));
+    expect(seen.result).toMatchObject({ kind: 'failed', evidence: { startedAt: null } });
+    expect(seen.requests).toBe(0);
+    const deadline = performance.now() + 5_000;
+    const gate = (): 'go' | 'late' => (performance.now() < deadline ? 'go' : 'late');
+    const params = { payment_id: 'p1', amount: 100, note: 'mode:ok' };
+    expect((await upstreams.send(makeDispatch({ gate, params }))).kind).toBe('committed');
+  });
+
+  test('a call that waits for a connection when the gateway closes them', async () => {
+    open({ connections: 1 });
+    const running = send('late', { timeoutMs: 10_000 });
+    const waiting = send('ok');
+    const closing = upstreams.close();
+    const evidence = { code: 'connect_failed', message: 'the gateway closes its connections', startedAt: null };
+    expect(await waiting).toMatchObject({ kind: 'failed', evidence });
+    // What runs is let to its end, and nothing begins any more.
+    expect((await running).kind).toBe('committed');
+    await closing;
+    expect(await send('ok')).toMatchObject({ kind: 'failed', evidence: { code: 'not_dispatched' } });
+    expect(upstreams.stream('payments')).toBeNull();
   });
 
   test.each(['late', 'paused'] as const)('a shut gate: %s', async (by) => {
@@ -434,7 +556,12 @@ describe('headers', () => {
       kind: 'http',
       method: 'POST',
       pathAndQuery: '/v1/payments/p9/refunds?a=1',
-      headers: { authorization: 'Bearer agent', 'idempotency-key': 'agent', 'content-type': 'application/json' },
+      headers: {
+        authorization: 'Bearer agent',
+        'idempotency-key': 'agent',
+        'user-agent': 'agent/1',
+        'content-type': 'application/json',
+      },
       body: Buffer.from('{"amount":  7}'),
       setCookie: false,
     } as const;
@@ -444,6 +571,7 @@ describe('headers', () => {
     expect(last?.headers['authorization']).toBe('Bearer upstream-secret');
     expect(last?.headers['idempotency-key']).toBe('eff_1.1');
     expect(last?.url).toBe('/v1/payments/p9/refunds?a=1');
+    expect(last?.headers).toMatchObject({ 'user-agent': 'agent/1', accept: '*/*' });
     // The bytes themselves went on.
     expect(last?.text).toBe('{"amount":  7}');
   });
@@ -518,6 +646,14 @@ describe('state', () => {
     } finally {
       server.close();
     }
+  });
+
+  test('is not waited for longer than the tool may take', async () => {
+    open({ connections: 1 });
+    const running = send('late', { timeoutMs: 10_000 });
+    const read = await upstreams.readState(makeTool({ timeoutMs: 100 }), { payment_id: 'p1' });
+    expect(read).toEqual({ kind: 'unreadable', message: 'no connection became free in time' });
+    await running;
   });
 
   test('is read, or said to be unreadable', async () => {

@@ -116,8 +116,10 @@ describe('a stream that is whole', () => {
     expect(heard.heads).toEqual([{ kind: 'http', status: 200, headers: { 'content-type': 'text/event-stream' } }]);
     expect(heard.text()).toBe(FIRST);
     socket.write(`${chunk(LAST)}0\r\n\r\n`);
+    const sent = createHash('sha256').update('POST /v1/payments/p1/refunds\n{"amount":100}').digest('base64url');
     expect(await result).toMatchObject({
       kind: 'committed',
+      evidence: { sent },
       answer: { kind: 'passed_on' },
       result: {
         status: 200,
@@ -133,6 +135,18 @@ describe('a stream that is whole', () => {
       },
     });
     expect(heard.text()).toBe(FIRST + LAST);
+  });
+
+  test.each([true, false])('with its cookies where the configuration asks for them: %s', async (setCookie) => {
+    const heard = listener();
+    const request = { method: 'POST', pathAndQuery: '/', headers: {}, body: null, setCookie } as const;
+    const arrived = once(server, 'arrived');
+    const tool = makeTool({ timeoutMs: 30_000, streams: { totalMs: 60_000, bytes: 1_000_000 } });
+    const result = upstreams.send(makeDispatch({ tool, listener: heard.hears, proxied: { kind: 'http', ...request } }));
+    await arrived;
+    sockets.at(-1)?.write(`${HEAD.replace('\r\n', '\r\nset-cookie: a=1\r\n')}${chunk(LAST)}0\r\n\r\n`);
+    expect((await result).kind).toBe('committed');
+    expect(Object.keys(heard.heads[0]?.headers ?? {}).includes('set-cookie')).toBe(setCookie);
   });
 
   test('where nobody listens, it is collected within the same times: `timeout` holds for each pause in it', async () => {
@@ -293,8 +307,11 @@ describe('what is not a whole stream', () => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears, { streams: { totalMs: 60_000, bytes: 20 } });
     socket.write(`${HEAD}${chunk(FIRST)}${chunk(LAST)}`);
-    expect(await result).toMatchObject({ kind: 'unknown', evidence: { code: 'too_long' } });
+    const evidence = { code: 'too_long', message: expect.stringContaining('longer than the 20 bytes') };
+    expect(await result).toMatchObject({ kind: 'unknown', evidence });
     expect(heard.text()).toBe(FIRST);
+    // It is told so: nothing takes what it still says.
+    await expect.poll(() => socket.destroyed).toBe(true);
   });
 
   test('as long as the limit: it is whole', async () => {
