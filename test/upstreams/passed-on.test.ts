@@ -4,7 +4,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { AnswerHead } from '../../src/effects/model/answer.ts';
 import type { AnswerListener, UpstreamResult } from '../../src/effects/upstream.ts';
-import { createEventScan } from '../../src/upstreams/http/events.ts';
+import { createEventScan, endOfEvent, isEventStream } from '../../src/upstreams/http/events.ts';
 import { createPassedOn } from '../../src/upstreams/http/http-upstream.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { makeDispatch, makeTool } from './tool.ts';
@@ -431,6 +431,28 @@ describe('what is not passed on', () => {
     expect(await result).toMatchObject({ kind: 'committed', result: { body: { kind: 'text', value: FIRST } } });
     expect(heard.heads).toEqual([]);
   });
+});
+
+test.each(['\n', '\r\n', '\r'])(
+  'the first event of several ends where the next begins, with lines that end in %j',
+  (end) => {
+    const first = `event: a${end}data: 1${end}${end}`;
+    expect(endOfEvent(Buffer.from(`${first}data: 2${end}${end}data: 3`))).toBe(first.length);
+    expect(endOfEvent(Buffer.from(`data: 1${end}data: 2`))).toBe(0);
+    const mixed = Buffer.from(`${first}data: 2\n\ndata: 3\r\n\r\n`);
+    expect(endOfEvent(mixed)).toBe(first.length);
+  },
+);
+
+test.each([
+  ['text/event-stream', true],
+  ['Text/Event-Stream ; charset=utf-8', true],
+  ['text/event-streams', false],
+  ['application/json, text/event-stream', false],
+  [['text/event-stream'], false],
+  [undefined, false],
+])('%j is a stream of events: %s', (type, is) => {
+  expect(isEventStream(type)).toBe(is);
 });
 
 test('events end with an empty line, however lines end and pieces fall', () => {
