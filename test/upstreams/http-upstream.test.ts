@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer, type Server, type Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { HttpAnswer, UpstreamAnswer } from '../../src/effects/model/answer.ts';
 import type { UpstreamResult } from '../../src/effects/upstream.ts';
@@ -407,6 +408,31 @@ describe('nothing sent', () => {
       expect([asked, seen.requests]).toEqual([2, 0]);
     },
   );
+
+  test('an upload whose connection is gone before its first bytes were fetched', async () => {
+    const sockets: Socket[] = [];
+    const server = createServer((socket) => void sockets.push(socket.on('error', () => {}))).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    open({ url: urlOf(server, 'http') });
+    const bytes = Buffer.from('abc');
+    const file = { sha256: createHash('sha256').update(bytes).digest('hex'), bytes: bytes.byteLength };
+    const files = {
+      bytes: file.bytes,
+      async *read() {
+        await expect.poll(() => sockets.length).toBe(1);
+        sockets[0]?.resetAndDestroy();
+        for (let turn = 0; turn < 50; turn += 1) await nextTurn();
+        yield bytes;
+      },
+    };
+    const body = { contentType: 'application/octet-stream', length: file.bytes, pieces: [file] };
+    const to = { method: 'POST', pathAndQuery: '/', headers: {}, setCookie: false };
+    const result = await upstreams.send(makeDispatch({ files, proxied: { kind: 'http', ...to, body } }));
+    const message = 'the connection was gone before a byte was written';
+    expect(result).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed', message } });
+    await upstreams.close();
+    await closed(server);
+  });
 
   test('a body that is written anew goes with its own type: its boundary is another than the caller’s', async () => {
     open();

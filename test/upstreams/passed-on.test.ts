@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { PIECES_A_TURN } from '../../src/bytes/pieces-a-turn.ts';
 import type { AnswerHead } from '../../src/effects/model/answer.ts';
 import type { AnswerListener, UpstreamResult } from '../../src/effects/upstream.ts';
 import { createEventScan, endOfEvent, isEventStream } from '../../src/upstreams/http/events.ts';
@@ -243,6 +244,24 @@ test('a caller that takes nothing for longer than the time-out, and then reads o
   await wait(350);
   socket.write(`${chunk(LAST)}0\r\n\r\n`);
   expect([(await result).kind, heard.text()]).toEqual(['committed', FIRST + LAST]);
+});
+
+test('of very many pieces at once so many are taken in a turn of the event loop, and others have the next', async () => {
+  let [inTurn, most, taken] = [0, 0, 0];
+  const { socket, result } = await begun({
+    begin: () => undefined,
+    write: () => {
+      if (inTurn === 0) setImmediate(() => (inTurn = 0));
+      inTurn += 1;
+      taken += 1;
+      most = Math.max(most, inTurn);
+      return undefined;
+    },
+  });
+  socket.write(`${HEAD}${chunk('x').repeat(20 * PIECES_A_TURN)}0\r\n\r\n`);
+  expect((await result).kind).toBe('committed');
+  expect(taken).toBe(20 * PIECES_A_TURN);
+  expect(most).toBeLessThanOrEqual(PIECES_A_TURN);
 });
 
 describe('what is not a whole stream', () => {
