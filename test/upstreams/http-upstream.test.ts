@@ -119,6 +119,8 @@ describe('each row of the table against a real upstream', () => {
     expect(failed).toMatchObject({
       kind: 'failed',
       evidence: { code: 'busy', answered: { kind: 'http', status: 503 } },
+      answer: { kind: 'http', status: 503 },
+      result: { kind: 'http', status: 503 },
     });
     const plain = await send('plain');
     expect(plain).toMatchObject({ kind: 'committed', result: { body: { kind: 'text', value: 'done' } } });
@@ -152,6 +154,27 @@ describe('each row of the table against a real upstream', () => {
     body = `${most} `;
     expect(await send('ok')).toMatchObject({ kind: 'committed', responseTruncated: true });
     expect(await send('ok', { outcomes })).toMatchObject({ kind: 'unknown' });
+    await upstreams.close();
+    odd.close();
+  });
+
+  test('what was spent is read from an answer that is too long to be kept, and not known where it does not say', async () => {
+    let body = '';
+    const odd = createHttpServer((request, response) => {
+      request.resume().on('end', () => response.writeHead(200, { 'content-type': 'application/json' }).end(body));
+    });
+    odd.listen(0, '127.0.0.1');
+    await once(odd, 'listening');
+    open({ url: urlOf(odd, 'http') });
+    for (const [usage, token] of [
+      [{ total: 7 }, 7],
+      [{}, null],
+    ] as const) {
+      body = JSON.stringify({ usage, pad: 'x'.repeat(2 * LIMITS.responseKeptBytes) });
+      const result = await send('ok', { actual: { token: [['usage.total']] } });
+      expect(result).toMatchObject({ kind: 'committed', amounts: { token } });
+    }
+    expect(await send('ok')).not.toHaveProperty('amounts');
     await upstreams.close();
     odd.close();
   });
@@ -577,7 +600,7 @@ describe('addresses', () => {
 
 describe('headers', () => {
   test('credentials and the upstream key are set by the gateway, and over what the caller sent', async () => {
-    open({ credentials: { header: 'authorization', value: 'Bearer upstream-secret' } });
+    open({ credentials: { header: 'Authorization', value: 'Bearer upstream-secret' } });
     const proxied = {
       kind: 'http',
       method: 'POST',
@@ -614,12 +637,13 @@ describe('headers', () => {
     } as const;
     const tool = makeTool({ request, target: null });
     const { params, files } = takeFiles(tool, { note: 'n', file: { filename: 'f.txt', data: 'aGVsbG8=' } });
-    const headers = { 'content-type': 'multipart/form-data; boundary=of-the-caller' };
+    const headers = { 'content-type': 'multipart/form-data; boundary=of-the-caller', 'x-note': 'n' };
     const result = await upstreams.send(makeDispatch({ tool, params, files, headers }));
     const last = (await service.ledger()).requests.at(-1);
     const boundary =
       /^multipart\/form-data; boundary="?([^"]+)"?$/.exec(String(last?.headers['content-type']))?.[1] ?? '';
     expect(['', 'of-the-caller']).not.toContain(boundary);
+    expect(last?.headers['x-note']).toBe('n');
     expect(last?.text).toContain(`--${boundary}`);
     expect(last?.headers['content-length']).toBe(String(Buffer.byteLength(last?.text ?? '')));
     const sent = createHash('sha256').update(`POST /v1/files\n${last?.text}`).digest('base64url');
@@ -642,6 +666,12 @@ describe('headers', () => {
       'date',
       'x-kept',
     ]);
+    // Cookies are the caller's where the route says so.
+    const to = { method: 'POST', pathAndQuery: '/v1/payments/p1/refunds?mode=loud', headers: {} };
+    const proxied = { kind: 'http', ...to, body: Buffer.from('{}'), setCookie: true } as const;
+    const asked = await upstreams.send(makeDispatch({ proxied }));
+    if (asked.kind !== 'committed') throw new Error(asked.kind);
+    expect(overHttp(asked.answer).headers).toHaveProperty('set-cookie');
   });
 });
 

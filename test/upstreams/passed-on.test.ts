@@ -150,6 +150,16 @@ describe('a stream that is whole', () => {
     expect(Object.keys(heard.heads[0]?.headers ?? {}).includes('set-cookie')).toBe(setCookie);
   });
 
+  test.each([
+    ['passed on', true],
+    ['collected', false],
+  ])('what was spent is what its events say, whether it is %s', async (_, isHeard) => {
+    const actual = { token: [['usage.total']] };
+    const { socket, result } = await begun(isHeard ? listener().hears : null, { actual });
+    socket.write(`${HEAD}${chunk('data: {"usage":{"total":7}}\n\n')}${chunk(LAST)}0\r\n\r\n`);
+    expect(await result).toMatchObject({ kind: 'committed', amounts: { token: 7 } });
+  });
+
   test('where nobody listens, it is collected within the same times: `timeout` holds for each pause in it', async () => {
     const { socket, result } = await begun(null, { timeoutMs: 2_000 });
     socket.write(`${HEAD}${chunk(FIRST)}`);
