@@ -161,7 +161,8 @@ describe('what servers read in different ways is refused, with its place', () =>
 
 test('of very many faults the first hundred are said', () => {
   const names = Array.from({ length: MOST_FAULTS + 1 }, (_, at) => `a${at}=1&A${at}=1`);
-  expect(String(read(names.join('&'))).split('\n')).toHaveLength(MOST_FAULTS);
+  const said = read(names.join('&'));
+  expect(typeof said === 'string' ? said.split('\n') : said).toHaveLength(MOST_FAULTS);
 });
 
 describe('params of the effects API', () => {
