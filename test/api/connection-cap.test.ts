@@ -111,6 +111,25 @@ test('a caller that sends on for ever after its last answer is cut off', async (
   server.close();
 });
 
+test('a caller that keeps its side open after its last answer, and sends nothing, is cut off after a second', async () => {
+  const server = createServer((_request, response) => response.writeHead(413, { connection: 'close' }).end());
+  void new ConnectionCap(server, 10);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = address !== null && typeof address === 'object' ? address.port : 0;
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => undefined);
+  const ended = new Promise((resolve) => server.once('connection', (served) => served.once('close', resolve)));
+  socket.resume().write('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 999999999\r\n\r\n');
+  await once(socket, 'end');
+  const began = performance.now();
+  await ended;
+  // One that goes on sending has ten.
+  expect(performance.now() - began).toBeLessThan(6_000);
+  socket.destroy();
+  server.close();
+});
+
 /** A server whose answers wait until the test lets them go, and its cap. */
 async function held(most: number) {
   const waiting: (() => void)[] = [];

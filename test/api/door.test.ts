@@ -7,6 +7,7 @@ import { ownerOf } from '../../src/api/caller.ts';
 import { createInvalidKeyLimiter, INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
 import { Refused } from '../../src/api/problem.ts';
 import { createServer } from '../../src/api/server.ts';
+import { ArchiveUnavailable } from '../../src/effects/store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
@@ -344,6 +345,23 @@ describe('what goes wrong inside', () => {
     // What is no run says as well when to come back.
     const list = await broken.send('GET', '/v1/workspaces/demo/claims');
     expect([list.status, list.json['code'], list.headers['retry-after']]).toEqual([503, 'store_unavailable', '1']);
+    await broken.close();
+  });
+
+  it('where the archive is, people hear, and agents only that the store is away', async () => {
+    const broken = await startRig();
+    const message = 'The segment s3://inner/2026-11 cannot be read.';
+    Object.assign(broken.ports.store, {
+      effects: () => {
+        throw new ArchiveUnavailable(message);
+      },
+    });
+    const [account, agent] = await Promise.all(
+      [broken.keys.account, broken.keys.agent].map((key) => broken.send('GET', EFFECTS, { key })),
+    );
+    expect(account).toMatchObject({ status: 503, json: { code: 'store_unavailable', detail: message } });
+    const detail = 'The store cannot be reached; nothing was sent.';
+    expect(agent).toMatchObject({ status: 503, json: { code: 'store_unavailable', detail } });
     await broken.close();
   });
 

@@ -228,6 +228,9 @@ describe('run', () => {
     ['spaces around a value', { 'x-note': ' a' }, '/headers/x-note'],
     ['a line end in a value', { 'x-note': 'a\r\nb' }, '/headers/x-note'],
     ['what belongs to the connection', { Connection: 'close' }, '/headers/Connection'],
+    ['a key of its own for the upstream', { authorization: 'Bearer x' }, '/headers/authorization'],
+    ['what it claims of itself', { 'x-forwarded-for': '192.0.2.1' }, '/headers/x-forwarded-for'],
+    ['what servers read in two ways', { x_note: 'a' }, '/headers/x_note'],
   ])('refuses among the headers for the upstream %s', async (_what, headers, path) => {
     const answer = await rig.send('POST', EFFECTS, { body: refund({ headers }) });
     expect([answer.status, answer.json['errors']]).toMatchObject([400, [{ path }]]);

@@ -88,6 +88,16 @@ test('each listener takes on its own certificate, not that of another', async ()
   server.close();
 });
 
+test('a listener at an address of IPv6 says its URL as one has it, in brackets', async () => {
+  const server = createServer((request, response) => response.end(`from ${listenerOf(request.socket)}`));
+  const { listeners, connections } = createListeners(server, null, (each) => new ConnectionCap(each, 10));
+  const url = await listeners.open({ at: 'own', host: '::1', port: 0, tls: null });
+  expect(url).toMatch(/^http:\/\/\[::1\]:\d+$/);
+  expect(await (await fetch(url, { headers: { connection: 'close' } })).text()).toBe('from own');
+  connections.close();
+  await listeners.close();
+});
+
 test('TLS 1.2 and 1.3 are spoken, also with a renewed certificate, which may have the key of the one before', async () => {
   const ca = makeCa('root of the test');
   const first = ca.issue('localhost');

@@ -14,7 +14,9 @@ it.each([
   'https://login.gateway.example/',
   'https://evil.example/go?to=https%3A%2F%2Fgateway.example%2Fapprove',
   'https://evil.example/go?to=https%253A%252F%252Fgateway%252Eexample',
+  'https://evil.example/go?to=gateway%25252Eexample',
   'https://evil.example/#gateway.example',
+  'https://evil.example/mygateway.example/gateway.example',
   'https://ｇateway.example/',
   'https://gateway%2Eexample/',
   'https:gateway.example/',
@@ -25,6 +27,9 @@ it.each([
   'https://gw/',
   'https://gw:1234/approve',
   'https://gw@evil.example/',
+  'https://x:gw@evil.example/',
+  'https://%67w@evil.example/',
+  'gw/approve',
   'https://gw.evil.example/',
   'https://login.gw/',
   'https://inner.example/',
@@ -49,6 +54,16 @@ it('on loopback the port counts, under each of its names', () => {
     expect([namesGateway(`http://${host}:8080/approve`, LOCAL), namesGateway(`http://${host}:9090/ok`, LOCAL)]).toEqual(
       [true, false],
     );
+});
+
+it('on loopback a port that is not written is that of its scheme', () => {
+  const tls = { publicUrl: 'https://127.0.0.1', allowedHosts: [] };
+  const clear = { publicUrl: 'http://localhost', allowedHosts: [] };
+  expect([namesGateway('http://localhost:443/', tls), namesGateway('https://localhost:80/', clear)]).toEqual([
+    true,
+    true,
+  ]);
+  expect([namesGateway('http://localhost/', tls), namesGateway('https://localhost/', clear)]).toEqual([false, false]);
 });
 
 it('what is too long to be looked at could be one', () => {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -172,8 +172,51 @@ test('an answer that goes past the router ends its connection where the gateway 
   server.close();
 });
 
+test('only a plain write goes past the router: what it would look at further, it gets', async () => {
+  const routed: string[] = [];
+  const server = createServer((request, response) => {
+    routed.push(request.url ?? '');
+    response.end();
+  });
+  const front = new Front(server, new Map(), {
+    isOverloaded: () => false,
+    refused: () => null,
+    admits: ({ headers }) => headers['x-odd'] === undefined,
+    newId: () => 'req_1',
+    isStopping: () => false,
+    shouldRetry: () => false,
+    answered: () => undefined,
+  });
+  const taken: string[] = [];
+  front.take((request, response) => {
+    taken.push(request.url ?? '');
+    response.end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const send = async (path: string, method = 'POST', headers = {}): Promise<void> => {
+    const asked = request({ port, host: '127.0.0.1', path, method, headers, agent: false }).end();
+    const [answer] = await once(asked, 'response');
+    answer.resume();
+    await once(answer, 'end');
+  };
+  for (const method of ['DELETE', 'PATCH', 'POST', 'PUT']) await send(`/${method}`, method);
+  await send('/typed', 'POST', { 'content-type': 'application/json; charset=utf-8' });
+  expect(taken.splice(0)).toEqual(['/DELETE', '/PATCH', '/POST', '/PUT', '/typed']);
+  await send('/read', 'GET');
+  await send('/options', 'OPTIONS');
+  await send('/a%2Fb');
+  await send('/page', 'POST', { 'sec-fetch-dest': 'document' });
+  await send('/odd-type', 'POST', { 'content-type': 'json' });
+  await send('/odd', 'POST', { 'x-odd': '1' });
+  expect([routed, taken]).toEqual([['/read', '/options', '/a%2Fb', '/page', '/odd-type', '/odd'], []]);
+  server.close();
+});
+
 test('of requests that arrive together on one connection, so many are served; one is refused, and the connection ends', async () => {
   let served = 0;
+  const counted: string[] = [];
   const server = createServer((_request, response) => {
     served += 1;
     response.end('served');
@@ -185,7 +228,7 @@ test('of requests that arrive together on one connection, so many are served; on
     newId: () => 'req_1',
     isStopping: () => false,
     shouldRetry: () => false,
-    answered: () => undefined,
+    answered: (method, status) => counted.push(`${method} ${status}`),
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -203,6 +246,8 @@ test('of requests that arrive together on one connection, so many are served; on
   await once(socket, 'close');
   expect(served).toBe(40 + 32);
   expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual([...Array(32).fill('HTTP/1.1 200'), 'HTTP/1.1 503']);
+  // Whoever looks at the metrics sees that something was refused.
+  expect(counted).toEqual(['GET 503']);
   expect(answers.slice(answers.indexOf('HTTP/1.1 503'))).toMatch(/^connection: close\r$/im);
   server.close();
 });

@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { Tool } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
-import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { MOST_FAULTS } from '../../src/diagnostics/stop-at.ts';
+import { createCatalog, pinnedAt } from '../../src/upstreams/catalog.ts';
 import { readPath } from '../../src/upstreams/http/path.ts';
 import { planOf, renderRequest } from '../../src/upstreams/http/request-template.ts';
 import { makeTool } from './tool.ts';
@@ -130,6 +132,38 @@ describe('params', () => {
       expect(() => renderRequest(planOf(free.call.request), { a: value })).toThrow();
     },
   );
+
+  test('a single value of the query is one, though no schema says so', () => {
+    const request = { method: 'GET', path: '/x', query: ['q'], headers: {}, body: [] };
+    const tool = makeTool({ name: 'single', target: null, request, state: null });
+    const of = (q: JsonObject[string]) => createCatalog([tool]).check(tool, { q });
+    for (const q of ['', 'a', 0, false]) expect(of(q)).toEqual([]);
+    const message = 'goes into the query: it must be a string, a number or a boolean';
+    for (const q of [null, [1], { a: 1 }]) expect(of(q)).toEqual([{ path: '/params/q', message }]);
+  });
+
+  test('of very many params without a place the first hundred are named, and what the path needs with them', () => {
+    const request = { method: 'GET', path: '/x/{id}', query: [], headers: {}, body: [] };
+    const tool = makeTool({ name: 'many', target: null, request, state: null });
+    const params = Object.fromEntries(Array.from({ length: 1_000 }, (_, at) => [`p${at}`, 1]));
+    const found = createCatalog([tool]).check(tool, params);
+    expect([found.length, found.at(-1)?.path]).toEqual([MOST_FAULTS + 1, '/params/id']);
+  });
+
+  test('a tool of a server is found by the name that the server has for it', () => {
+    const calls = (name: string): Tool['call'] => ({
+      kind: 'mcp',
+      name,
+      pinned: {},
+      isError: 'unknown',
+      onClientClose: 'finish',
+    });
+    const pinned = { ...makeTool({ name: 'crm.find', target: null }), call: calls('find') };
+    const other = { ...makeTool({ name: 'crm.other', target: null }), call: calls('renamed') };
+    const tools = createCatalog([pinned, other, makeTool({ name: 'crm.http', upstream: 'crm', target: null })]);
+    expect(pinnedAt(tools, 'crm', 'find')?.tool).toBe(pinned);
+    for (const name of ['other', 'http', 'none']) expect(pinnedAt(tools, 'crm', name)).toBeNull();
+  });
 
   test('what a header or the query cannot carry', () => {
     const base = { payment_id: 'p', amount: 1 };

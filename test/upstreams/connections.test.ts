@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { expect, test, vi } from 'vitest';
 import { guardedConnector } from '../../src/upstreams/http/connect.ts';
 import { type Connection, createConnections } from '../../src/upstreams/http/connections.ts';
@@ -53,6 +53,12 @@ test('who waits first gets the next one, and who does not want it any more is pa
     await vi.advanceTimersByTimeAsync(50);
     expect(await given).toBeNull();
     expect(vi.getTimerCount()).toBe(0);
+    // So is who comes after nobody was waiting.
+    isWanted = true;
+    const later = connections.wait(() => isWanted);
+    isWanted = false;
+    await vi.advanceTimersByTimeAsync(50);
+    expect(await Promise.race([later, Promise.resolve('waits')])).toBeNull();
     connections.release(only);
     expect(await connections.wait(always)).toBe(only);
     connections.release(only);
@@ -124,4 +130,21 @@ test('an address that does not answer is given up after the time to connect', { 
     for (const socket of queued) socket.destroy();
     frozen.kill('SIGKILL');
   }
+});
+
+test('one that answers and never ends its handshake is given up after the same time', { timeout: 20_000 }, async () => {
+  const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const address = silent.address();
+  const port = String(address !== null && typeof address === 'object' ? address.port : 0);
+  const connector = guardedConnector({ network: 'any', timeoutMs: 1_100, tls: null }, () => undefined);
+  const begun = performance.now();
+  const failed = await new Promise((resolve) => {
+    connector({ hostname: '127.0.0.1', protocol: 'https:', port }, (...[error]) => resolve(error));
+  });
+  const message = 'TLS with the upstream failed: it did not finish the handshake in time';
+  expect(failed).toMatchObject({ name: 'ConnectFailed', message });
+  // undici's own time is 10 s.
+  expect(performance.now() - begun).toBeLessThan(8_000);
+  silent.close();
 });

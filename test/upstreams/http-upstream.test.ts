@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
-import { createServer, type Server } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { HttpAnswer, UpstreamAnswer } from '../../src/effects/model/answer.ts';
 import type { UpstreamResult } from '../../src/effects/upstream.ts';
@@ -118,6 +119,8 @@ describe('each row of the table against a real upstream', () => {
     expect(failed).toMatchObject({
       kind: 'failed',
       evidence: { code: 'busy', answered: { kind: 'http', status: 503 } },
+      answer: { kind: 'http', status: 503 },
+      result: { kind: 'http', status: 503 },
     });
     const plain = await send('plain');
     expect(plain).toMatchObject({ kind: 'committed', result: { body: { kind: 'text', value: 'done' } } });
@@ -151,6 +154,27 @@ describe('each row of the table against a real upstream', () => {
     body = `${most} `;
     expect(await send('ok')).toMatchObject({ kind: 'committed', responseTruncated: true });
     expect(await send('ok', { outcomes })).toMatchObject({ kind: 'unknown' });
+    await upstreams.close();
+    odd.close();
+  });
+
+  test('what was spent is read from an answer that is too long to be kept, and not known where it does not say', async () => {
+    let body = '';
+    const odd = createHttpServer((request, response) => {
+      request.resume().on('end', () => response.writeHead(200, { 'content-type': 'application/json' }).end(body));
+    });
+    odd.listen(0, '127.0.0.1');
+    await once(odd, 'listening');
+    open({ url: urlOf(odd, 'http') });
+    for (const [usage, token] of [
+      [{ total: 7 }, 7],
+      [{}, null],
+    ] as const) {
+      body = JSON.stringify({ usage, pad: 'x'.repeat(2 * LIMITS.responseKeptBytes) });
+      const result = await send('ok', { actual: { token: [['usage.total']] } });
+      expect(result).toMatchObject({ kind: 'committed', amounts: { token } });
+    }
+    expect(await send('ok')).not.toHaveProperty('amounts');
     await upstreams.close();
     odd.close();
   });
@@ -194,7 +218,10 @@ describe('each row of the table against a real upstream', () => {
     await once(server, 'listening');
     open({ url: urlOf(server, 'http') });
     const left = once(server, 'left');
-    expect(await send('ok', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
+    // Of what nobody answered, the receipt says what was sent all the same.
+    const sent = createHash('sha256').update('POST /v1/payments/p1/refunds\n{"amount":100,"note":"mode:ok"}');
+    const evidence = { code: 'timeout', sent: sent.digest('base64url') };
+    expect(await send('ok', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence });
     await left;
     expect(seen).toEqual(['read ECONNRESET']);
     await closed(server);
@@ -221,6 +248,98 @@ describe('each row of the table against a real upstream', () => {
       const seen = await since(() => get(mode));
       expect([mode, seen.result.kind, seen.requests]).toEqual([mode, 'failed', 1]);
     }
+  });
+});
+
+/** A server whose every byte the test writes, and which is asked over one connection at a time. */
+async function answering(answer: (socket: Socket, connection: number) => void): Promise<{ stop(): Promise<void> }> {
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections += 1;
+    const connection = connections;
+    socket.on('error', () => {}).on('data', () => answer(socket, connection));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  open({ url: urlOf(server, 'http'), connections: 1 });
+  return {
+    async stop() {
+      await upstreams.close();
+      await closed(server);
+    },
+  };
+}
+
+describe('an upstream that gives too much, or takes too long over it', () => {
+  const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
+  const ANNOUNCED = 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n';
+
+  test('is not waited for while it drips: the time is that of the whole answer', async () => {
+    const server = await answering((socket) => {
+      const says = (text: string, afterMs: number) => setTimeout(() => socket.write(text), afterMs);
+      says('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n', 600);
+      says('o', 800);
+      says('k', 1_400);
+    });
+    expect(await send('ok', { timeoutMs: 1_000 })).toMatchObject({ kind: 'committed', responseTruncated: true });
+    await server.stop();
+  });
+
+  test('loses its connection where its answer has no end near, and the next call has another', async () => {
+    const chunk = `1000\r\n${'x'.repeat(0x1000)}\r\n`;
+    let left = 10_000;
+    let hasEnded = false;
+    const server = await answering((socket, connection) => {
+      if (connection > 1) {
+        socket.write(OK);
+        return;
+      }
+      const more = (): void => {
+        while (!socket.destroyed && left > 0) {
+          left -= 1;
+          if (!socket.write(left > 0 ? chunk : '0\r\n\r\n')) return;
+        }
+      };
+      socket.on('drain', more).once('close', () => (hasEnded = true));
+      socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n');
+      more();
+    });
+    expect(await send('ok')).toMatchObject({ kind: 'committed', responseTruncated: true });
+    await expect.poll(() => hasEnded).toBe(true);
+    // Of 40 MB the most was never written.
+    expect(left).toBeGreaterThan(0);
+    expect(await send('ok')).toMatchObject({ kind: 'committed', responseTruncated: false });
+    await server.stop();
+  });
+
+  test('may announce its answer 32 times; after one more it is unknown what it did', async () => {
+    const says = [`${ANNOUNCED.repeat(32)}${OK}`, ANNOUNCED.repeat(33)];
+    const server = await answering((socket) => socket.write(says.shift() ?? ''));
+    expect((await send('ok')).kind).toBe('committed');
+    const message = 'the upstream sent more than 32 informational answers (1xx)';
+    expect(await send('ok')).toMatchObject({ kind: 'unknown', evidence: { code: 'malformed', message } });
+    await server.stop();
+  });
+
+  test('has sent no HTTP where its headers are beyond all measure', async () => {
+    const server = await answering((socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\n${'x-a: bbbbbbbb\r\n'.repeat(2_000)}content-length: 2\r\n\r\nok`);
+    });
+    const evidence = { code: 'malformed', message: 'the upstream sent something that is not HTTP' };
+    expect(await send('ok')).toMatchObject({ kind: 'unknown', evidence });
+    await server.stop();
+  });
+
+  test.each([
+    ['in seconds', () => '3', 3_000, 3_000],
+    ['as a date', () => new Date(Date.now() + 60_000).toUTCString(), 50_000, 60_000],
+  ])('says %s when it can take the call, and that is what is known of it', async (_, after, least, most) => {
+    const server = await answering((socket) => {
+      socket.write(`HTTP/1.1 429 Too Many Requests\r\nretry-after: ${after()}\r\ncontent-length: 0\r\n\r\n`);
+    });
+    const result = await send('ok');
+    const { retryAfterMs = 0 } = result.kind === 'failed' ? result : {};
+    expect([result.kind, retryAfterMs >= least, retryAfterMs <= most]).toEqual(['failed', true, true]);
+    await server.stop();
   });
 });
 
@@ -255,6 +374,33 @@ describe('nothing sent', () => {
     await closed(server);
   });
 
+  test('a request that cannot be written, whose connection is free for the next', async () => {
+    open({ connections: 1 });
+    const to = { method: 'POST', pathAndQuery: '/v1/payments/p1/refunds', headers: { 'x-odd': 'a\r\nb: c' } };
+    const proxied = { kind: 'http', ...to, body: Buffer.from('{}'), setCookie: false } as const;
+    const seen = await since(() => upstreams.send(makeDispatch({ proxied })));
+    expect(seen.result).toMatchObject({ kind: 'failed', evidence: { startedAt: null } });
+    expect(seen.requests).toBe(0);
+    const deadline = performance.now() + 5_000;
+    const gate = (): 'go' | 'late' => (performance.now() < deadline ? 'go' : 'late');
+    const params = { payment_id: 'p1', amount: 100, note: 'mode:ok' };
+    expect((await upstreams.send(makeDispatch({ gate, params }))).kind).toBe('committed');
+  });
+
+  test('a call that waits for a connection when the gateway closes them', async () => {
+    open({ connections: 1 });
+    const running = send('late', { timeoutMs: 10_000 });
+    const waiting = send('ok');
+    const closing = upstreams.close();
+    const evidence = { code: 'connect_failed', message: 'the gateway closes its connections', startedAt: null };
+    expect(await waiting).toMatchObject({ kind: 'failed', evidence });
+    // What runs is let to its end, and nothing begins any more.
+    expect((await running).kind).toBe('committed');
+    await closing;
+    expect(await send('ok')).toMatchObject({ kind: 'failed', evidence: { code: 'not_dispatched' } });
+    expect(upstreams.stream('payments')).toBeNull();
+  });
+
   test.each(['late', 'paused'] as const)('a shut gate: %s', async (by) => {
     open();
     const seen = await since(() => upstreams.send(makeDispatch({ gate: () => by })));
@@ -285,6 +431,31 @@ describe('nothing sent', () => {
       expect([asked, seen.requests]).toEqual([2, 0]);
     },
   );
+
+  test('an upload whose connection is gone before its first bytes were fetched', async () => {
+    const sockets: Socket[] = [];
+    const server = createServer((socket) => void sockets.push(socket.on('error', () => {}))).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    open({ url: urlOf(server, 'http') });
+    const bytes = Buffer.from('abc');
+    const file = { sha256: createHash('sha256').update(bytes).digest('hex'), bytes: bytes.byteLength };
+    const files = {
+      bytes: file.bytes,
+      async *read() {
+        await expect.poll(() => sockets.length).toBe(1);
+        sockets[0]?.resetAndDestroy();
+        for (let turn = 0; turn < 50; turn += 1) await nextTurn();
+        yield bytes;
+      },
+    };
+    const body = { contentType: 'application/octet-stream', length: file.bytes, pieces: [file] };
+    const to = { method: 'POST', pathAndQuery: '/', headers: {}, setCookie: false };
+    const result = await upstreams.send(makeDispatch({ files, proxied: { kind: 'http', ...to, body } }));
+    const message = 'the connection was gone before a byte was written';
+    expect(result).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed', message } });
+    await upstreams.close();
+    await closed(server);
+  });
 
   test('a body that is written anew goes with its own type: its boundary is another than the caller’s', async () => {
     open();
@@ -429,12 +600,17 @@ describe('addresses', () => {
 
 describe('headers', () => {
   test('credentials and the upstream key are set by the gateway, and over what the caller sent', async () => {
-    open({ credentials: { header: 'authorization', value: 'Bearer upstream-secret' } });
+    open({ credentials: { header: 'Authorization', value: 'Bearer upstream-secret' } });
     const proxied = {
       kind: 'http',
       method: 'POST',
       pathAndQuery: '/v1/payments/p9/refunds?a=1',
-      headers: { authorization: 'Bearer agent', 'idempotency-key': 'agent', 'content-type': 'application/json' },
+      headers: {
+        authorization: 'Bearer agent',
+        'idempotency-key': 'agent',
+        'user-agent': 'agent/1',
+        'content-type': 'application/json',
+      },
       body: Buffer.from('{"amount":  7}'),
       setCookie: false,
     } as const;
@@ -444,6 +620,7 @@ describe('headers', () => {
     expect(last?.headers['authorization']).toBe('Bearer upstream-secret');
     expect(last?.headers['idempotency-key']).toBe('eff_1.1');
     expect(last?.url).toBe('/v1/payments/p9/refunds?a=1');
+    expect(last?.headers).toMatchObject({ 'user-agent': 'agent/1', accept: '*/*' });
     // The bytes themselves went on.
     expect(last?.text).toBe('{"amount":  7}');
   });
@@ -460,12 +637,13 @@ describe('headers', () => {
     } as const;
     const tool = makeTool({ request, target: null });
     const { params, files } = takeFiles(tool, { note: 'n', file: { filename: 'f.txt', data: 'aGVsbG8=' } });
-    const headers = { 'content-type': 'multipart/form-data; boundary=of-the-caller' };
+    const headers = { 'content-type': 'multipart/form-data; boundary=of-the-caller', 'x-note': 'n' };
     const result = await upstreams.send(makeDispatch({ tool, params, files, headers }));
     const last = (await service.ledger()).requests.at(-1);
     const boundary =
       /^multipart\/form-data; boundary="?([^"]+)"?$/.exec(String(last?.headers['content-type']))?.[1] ?? '';
     expect(['', 'of-the-caller']).not.toContain(boundary);
+    expect(last?.headers['x-note']).toBe('n');
     expect(last?.text).toContain(`--${boundary}`);
     expect(last?.headers['content-length']).toBe(String(Buffer.byteLength(last?.text ?? '')));
     const sent = createHash('sha256').update(`POST /v1/files\n${last?.text}`).digest('base64url');
@@ -488,6 +666,12 @@ describe('headers', () => {
       'date',
       'x-kept',
     ]);
+    // Cookies are the caller's where the route says so.
+    const to = { method: 'POST', pathAndQuery: '/v1/payments/p1/refunds?mode=loud', headers: {} };
+    const proxied = { kind: 'http', ...to, body: Buffer.from('{}'), setCookie: true } as const;
+    const asked = await upstreams.send(makeDispatch({ proxied }));
+    if (asked.kind !== 'committed') throw new Error(asked.kind);
+    expect(overHttp(asked.answer).headers).toHaveProperty('set-cookie');
   });
 });
 
@@ -518,6 +702,14 @@ describe('state', () => {
     } finally {
       server.close();
     }
+  });
+
+  test('is not waited for longer than the tool may take', async () => {
+    open({ connections: 1 });
+    const running = send('late', { timeoutMs: 10_000 });
+    const read = await upstreams.readState(makeTool({ timeoutMs: 100 }), { payment_id: 'p1' });
+    expect(read).toEqual({ kind: 'unreadable', message: 'no connection became free in time' });
+    await running;
   });
 
   test('is read, or said to be unreadable', async () => {

@@ -26,6 +26,13 @@ test('an answer of up to 20,000 values is read as JSON, and kept as a text beyon
   expect([long.json, long.result.body.kind, long.result.truncated]).toEqual([undefined, 'text', false]);
 });
 
+test('one of up to 64 levels is read as JSON, and none that is deeper', () => {
+  const options = { responseKeptBytes: 1_000_000, setCookie: false, wantsJson: true };
+  const nested = (levels: number) => answer(`${'['.repeat(levels)}${']'.repeat(levels)}`);
+  expect(readAnswer(nested(64), options).json).toBeDefined();
+  expect(readAnswer(nested(65), options).json).toBeUndefined();
+});
+
 /** What is kept of a text, at most 10 bytes. */
 function kept(
   text: string | Buffer,
@@ -94,6 +101,8 @@ test('no header goes back that is of the connection, of the gateway, or would ac
     'connection',
     'keep-alive',
     'proxy-authenticate',
+    'proxy-authorization',
+    'proxy-connection',
     'te',
     'trailer',
     'transfer-encoding',

@@ -382,6 +382,7 @@ describe('files that come through the effects API', () => {
       files: { bytes: 1 },
     });
     // Another spelling, other members, another place: no file, or none that is taken.
+    expect(taken({ a: [{ 'b/c': [given, { ...given, data: '!' }] }] }).faults).toEqual(['/params/a/0/b~1c/1/data']);
     expect(taken({ a: { ...given, data: 'eA' }, b: { ...given, data: 'eB==' }, c: file }).faults).toEqual([
       '/params/a/data',
       '/params/b/data',
@@ -402,6 +403,11 @@ describe('files that come through the effects API', () => {
     ['bytes without a type', bytes, null],
     ['bytes with a filename', file, /no filename/],
     ['bytes of a type that is none', { content_type: 'a', ...bytes }, /no media type/],
+    ['bytes of a type with a parameter', { content_type: 'a/b; c="d e"', ...bytes }, null],
+    ['bytes of a type with a line end', { content_type: 'a/b; c\r\nx-role: admin', ...bytes }, /no media type/],
+    ['bytes of a type beyond ASCII', { content_type: 'a/b; c=é', ...bytes }, /no media type/],
+    ['bytes of a type of 255 characters', { content_type: `a/${'b'.repeat(253)}`, ...bytes }, null],
+    ['bytes of a type of 256 characters', { content_type: `a/${'b'.repeat(254)}`, ...bytes }, /no media type/],
     ['a text', 'x', /the bytes of the body/],
     ['a JSON object', { a: 1 }, /the bytes of the body/],
   ])('a body of any type is bytes, with a type where one is known: %s', (_, value, message) => {
@@ -443,6 +449,18 @@ describe('the spool', () => {
         [Symbol.asyncIterator]()
         .next(),
     ).rejects.toThrow('not there');
+  });
+
+  test('takes as much as there is room for', async () => {
+    const limits = { file: 100, all: 100 };
+    const mine = spool.begin(limits, 'bot');
+    await mine.open().write(Buffer.alloc(75));
+    const other = spool.begin(limits, 'other');
+    await other.open().write(Buffer.alloc(18));
+    const last = spool.begin(limits, 'last');
+    await last.open().write(Buffer.alloc(5));
+    expect(spool.used()).toBe(98);
+    for (const upload of [mine, other, last]) await upload.discard();
   });
 
   test('takes no more than there is room for, and no file that is too large', async () => {
@@ -491,6 +509,9 @@ describe('the spool', () => {
     const modes = await Promise.all(spooled.map(async ({ fd }) => (await stat(join(open, fd))).mode & 0o777));
     expect(modes).toEqual([0o600]);
     await upload.discard();
+    // Nor does it stay, held open by this process.
+    const left = await Promise.all(spooled.map(({ fd }) => readlink(join(open, fd)).catch(() => '')));
+    expect(left.filter((to) => to.startsWith(own))).toEqual([]);
   });
 
   test('a disk that does not take the files is said as such', async () => {
@@ -507,6 +528,30 @@ describe('the spool', () => {
     await small.discard();
     expect(broken.used()).toBe(0);
   });
+});
+
+test('an empty file is sent as nothing, and nobody asks for its bytes', async () => {
+  const empty = { filename: 'f', content_type: 'a/b', bytes: 0, sha256: sha('') };
+  const body = writeMultipart({ f: empty, a: 'x' }, 'indices');
+  if (body === null) throw new Error('nothing was written');
+  const noFiles = {
+    bytes: 0,
+    // eslint-disable-next-line require-yield -- nothing is there
+    async *read(): AsyncGenerator<Buffer> {
+      throw new Error('the bytes of a file of the call are not there');
+    },
+  };
+  const pieces: Buffer[] = [];
+  let isWhole = false;
+  const sent = sentBody(
+    body,
+    noFiles,
+    () => undefined,
+    () => (isWhole = true),
+  );
+  for await (const piece of sent.pieces()) pieces.push(piece);
+  expect([Buffer.concat(pieces).byteLength, isWhole]).toEqual([body.length, true]);
+  expect(writeMultipart({}, 'indices')).toBeNull();
 });
 
 test('who writes a part cannot know the boundary, which all parts together make', () => {

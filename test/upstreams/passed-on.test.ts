@@ -2,9 +2,10 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { PIECES_A_TURN } from '../../src/bytes/pieces-a-turn.ts';
 import type { AnswerHead } from '../../src/effects/model/answer.ts';
 import type { AnswerListener, UpstreamResult } from '../../src/effects/upstream.ts';
-import { createEventScan } from '../../src/upstreams/http/events.ts';
+import { createEventScan, endOfEvent, isEventStream } from '../../src/upstreams/http/events.ts';
 import { createPassedOn } from '../../src/upstreams/http/http-upstream.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { makeDispatch, makeTool } from './tool.ts';
@@ -116,8 +117,10 @@ describe('a stream that is whole', () => {
     expect(heard.heads).toEqual([{ kind: 'http', status: 200, headers: { 'content-type': 'text/event-stream' } }]);
     expect(heard.text()).toBe(FIRST);
     socket.write(`${chunk(LAST)}0\r\n\r\n`);
+    const sent = createHash('sha256').update('POST /v1/payments/p1/refunds\n{"amount":100}').digest('base64url');
     expect(await result).toMatchObject({
       kind: 'committed',
+      evidence: { sent },
       answer: { kind: 'passed_on' },
       result: {
         status: 200,
@@ -133,6 +136,28 @@ describe('a stream that is whole', () => {
       },
     });
     expect(heard.text()).toBe(FIRST + LAST);
+  });
+
+  test.each([true, false])('with its cookies where the configuration asks for them: %s', async (setCookie) => {
+    const heard = listener();
+    const request = { method: 'POST', pathAndQuery: '/', headers: {}, body: null, setCookie } as const;
+    const arrived = once(server, 'arrived');
+    const tool = makeTool({ timeoutMs: 30_000, streams: { totalMs: 60_000, bytes: 1_000_000 } });
+    const result = upstreams.send(makeDispatch({ tool, listener: heard.hears, proxied: { kind: 'http', ...request } }));
+    await arrived;
+    sockets.at(-1)?.write(`${HEAD.replace('\r\n', '\r\nset-cookie: a=1\r\n')}${chunk(LAST)}0\r\n\r\n`);
+    expect((await result).kind).toBe('committed');
+    expect(Object.keys(heard.heads[0]?.headers ?? {}).includes('set-cookie')).toBe(setCookie);
+  });
+
+  test.each([
+    ['passed on', true],
+    ['collected', false],
+  ])('what was spent is what its events say, whether it is %s', async (_, isHeard) => {
+    const actual = { token: [['usage.total']] };
+    const { socket, result } = await begun(isHeard ? listener().hears : null, { actual });
+    socket.write(`${HEAD}${chunk('data: {"usage":{"total":7}}\n\n')}${chunk(LAST)}0\r\n\r\n`);
+    expect(await result).toMatchObject({ kind: 'committed', amounts: { token: 7 } });
   });
 
   test('where nobody listens, it is collected within the same times: `timeout` holds for each pause in it', async () => {
@@ -231,6 +256,24 @@ test('a caller that takes nothing for longer than the time-out, and then reads o
   expect([(await result).kind, heard.text()]).toEqual(['committed', FIRST + LAST]);
 });
 
+test('of very many pieces at once so many are taken in a turn of the event loop, and others have the next', async () => {
+  let [inTurn, most, taken] = [0, 0, 0];
+  const { socket, result } = await begun({
+    begin: () => undefined,
+    write: () => {
+      if (inTurn === 0) setImmediate(() => (inTurn = 0));
+      inTurn += 1;
+      taken += 1;
+      most = Math.max(most, inTurn);
+      return undefined;
+    },
+  });
+  socket.write(`${HEAD}${chunk('x').repeat(20 * PIECES_A_TURN)}0\r\n\r\n`);
+  expect((await result).kind).toBe('committed');
+  expect(taken).toBe(20 * PIECES_A_TURN);
+  expect(most).toBeLessThanOrEqual(PIECES_A_TURN);
+});
+
 describe('what is not a whole stream', () => {
   test('cut in the middle: unknown, not committed', async () => {
     const heard = listener();
@@ -293,8 +336,11 @@ describe('what is not a whole stream', () => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears, { streams: { totalMs: 60_000, bytes: 20 } });
     socket.write(`${HEAD}${chunk(FIRST)}${chunk(LAST)}`);
-    expect(await result).toMatchObject({ kind: 'unknown', evidence: { code: 'too_long' } });
+    const evidence = { code: 'too_long', message: expect.stringContaining('longer than the 20 bytes') };
+    expect(await result).toMatchObject({ kind: 'unknown', evidence });
     expect(heard.text()).toBe(FIRST);
+    // It is told so: nothing takes what it still says.
+    await expect.poll(() => socket.destroyed).toBe(true);
   });
 
   test('as long as the limit: it is whole', async () => {
@@ -414,6 +460,28 @@ describe('what is not passed on', () => {
     expect(await result).toMatchObject({ kind: 'committed', result: { body: { kind: 'text', value: FIRST } } });
     expect(heard.heads).toEqual([]);
   });
+});
+
+test.each(['\n', '\r\n', '\r'])(
+  'the first event of several ends where the next begins, with lines that end in %j',
+  (end) => {
+    const first = `event: a${end}data: 1${end}${end}`;
+    expect(endOfEvent(Buffer.from(`${first}data: 2${end}${end}data: 3`))).toBe(first.length);
+    expect(endOfEvent(Buffer.from(`data: 1${end}data: 2`))).toBe(0);
+    const mixed = Buffer.from(`${first}data: 2\n\ndata: 3\r\n\r\n`);
+    expect(endOfEvent(mixed)).toBe(first.length);
+  },
+);
+
+test.each([
+  ['text/event-stream', true],
+  ['Text/Event-Stream ; charset=utf-8', true],
+  ['text/event-streams', false],
+  ['application/json, text/event-stream', false],
+  [['text/event-stream'], false],
+  [undefined, false],
+])('%j is a stream of events: %s', (type, is) => {
+  expect(isEventStream(type)).toBe(is);
 });
 
 test('events end with an empty line, however lines end and pieces fall', () => {

@@ -135,14 +135,18 @@ it('what runs keeps its place when the configuration is taken on anew', async ()
 
 it('there are as many places as the configuration says now; for a tunnel nobody waits', async () => {
   const upstreams = createUpstreams([{ ...UP, connections: 1 }], LIMITS);
-  const isFree = async (kind: 'calls' | 'tunnels', agent: string): Promise<unknown> => {
+  const isFree = async (kind: 'calls' | 'reads' | 'tunnels', agent: string): Promise<unknown> => {
     const place = await Promise.race([upstreams.place(kind, 'up', agent), delay(50, 'waits')]);
     return typeof place === 'function' ? 'free' : place;
   };
   expect([await isFree('calls', 'a'), await isFree('calls', 'b')]).toEqual(['free', 'waits']);
   expect([await isFree('tunnels', 'a'), await isFree('tunnels', 'b')]).toEqual(['free', null]);
+  // Reads are waited for as calls are, and take nothing from them.
+  expect([await isFree('reads', 'a'), await isFree('reads', 'b')]).toEqual(['free', 'waits']);
   upstreams.update([{ ...UP, connections: 2 }], LIMITS);
   expect(await isFree('calls', 'c')).toBe('free');
+  // Of one that is not declared any more, what comes next says so.
+  expect(await upstreams.place('calls', 'gone', 'a')).toBeTypeOf('function');
   await upstreams.close();
 });
 

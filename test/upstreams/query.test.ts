@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import qs from 'qs';
 import { describe, expect, test } from 'vitest';
+import { MOST_FAULTS } from '../../src/diagnostics/stop-at.ts';
 import type { RequestTemplate } from '../../src/effects/model/tool.ts';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 import { readQuery } from '../../src/proxy/arrival.ts';
@@ -156,6 +157,12 @@ describe('what servers read in different ways is refused, with its place', () =>
   ])('%s', (text, message) => {
     expect(read(text)).toMatch(message);
   });
+});
+
+test('of very many faults the first hundred are said', () => {
+  const names = Array.from({ length: MOST_FAULTS + 1 }, (_, at) => `a${at}=1&A${at}=1`);
+  const said = read(names.join('&'));
+  expect(typeof said === 'string' ? said.split('\n') : said).toHaveLength(MOST_FAULTS);
 });
 
 describe('params of the effects API', () => {
