@@ -154,13 +154,13 @@ const broken = (response: ServerResponse): void => void response.writeHead(500).
 
 it('where a part of the store is away, what is of the others is told, and what cannot be read waits', async () => {
   const { store, held } = outbox(waiting('1', 'away'), waiting('2', 'w'));
-  await withNotifier(store, async () => {
+  await withNotifier({ ...store, now: () => 10 }, async () => {
     await expect.poll(() => held.get('2')?.state.kind, PATIENT).toBe('delivered');
     expect(posted).toHaveLength(1);
     expect(held.get('1')).toMatchObject({
       attempts: 0,
       lastFailure: 'what it is about cannot be read',
-      state: { kind: 'waiting' },
+      state: { kind: 'waiting', dueAt: 5_010 },
     });
   });
 });
