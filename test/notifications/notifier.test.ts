@@ -190,8 +190,11 @@ it('what the ledgers bring is told in the same look', async () => {
     held.set('1', waiting('1', 'w'));
     return false;
   };
-  await withNotifier({ ...store, followLedgers, forgetDeliveries: async () => false }, () =>
-    until(() => posted.length === 1),
+  await withNotifier(
+    { ...store, followLedgers, forgetDeliveries: async () => false },
+    () => until(() => posted.length === 1),
+    // Also where the budgets cannot be read.
+    { observed: { hand: async () => {}, inspect: async () => void (await store.followLedgers([])) } },
   );
 }, 10_000);
 
@@ -277,6 +280,11 @@ it('a receiver that fails five times in a row is left alone, and twice as long a
 it('a receiver that takes nothing is known after three attempts, also after a restart, until it takes something', async () => {
   const twice = { ...waiting('1', 'w'), attempts: 2 };
   const { store, held } = outbox(twice);
+  const { counted, twoLooks } = lookingAt({ ...store, now: () => 0 });
+  await withNotifier(counted, async ({ notifier }) => {
+    await twoLooks();
+    expect(notifier.stuck()).toEqual([]);
+  });
   answers = [broken];
   await withNotifier(store, async ({ notifier, attempted }) => {
     await expect.poll(() => held.get('1')?.attempts, PATIENT).toBe(3);
@@ -450,6 +458,27 @@ describe('of a fleet', () => {
       { isFleet: true },
     );
     expect(state.left).toBe(0);
+  });
+
+  it('each gateway hands in what it has seen, and the one that sends looks at the budgets', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { counted, twoLooks } = lookingAt(many(0).store);
+    const { state, store } = lease(counted);
+    state.isOurs = false;
+    const seen: string[] = [];
+    const note = (what: string) => async (to: readonly Receiver[]) =>
+      void seen.push(`${what} for ${to.map(({ id }) => id).join()}`);
+    await withNotifier(
+      store,
+      async () => {
+        await twoLooks();
+        expect(new Set(seen)).toEqual(new Set(['seen for ops']));
+        state.isOurs = true;
+        vi.advanceTimersByTime(5_000);
+        await until(() => seen.includes('budgets for ops'));
+      },
+      { isFleet: true, observed: { hand: note('seen'), inspect: note('budgets') } },
+    );
   });
 
   it('a gateway that sends again after another has, tells the store anew who is to be told', async () => {
