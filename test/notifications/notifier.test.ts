@@ -165,6 +165,16 @@ it('where a part of the store is away, what is of the others is told, and what c
   });
 });
 
+it('a fault that is no outage of the store is reported, and what it was met with waits', async () => {
+  const { store, held } = many(1);
+  const odd = new Error('odd');
+  const effect: typeof store.effect = () => Promise.reject(odd);
+  const { notifier, faults } = begin({ ...store, effect });
+  await expect.poll(() => held.get('1')?.lastFailure, PATIENT).toBe('what it is about cannot be read');
+  await notifier.stop();
+  expect([faults[0], posted]).toEqual([odd, []]);
+});
+
 it('what is due is told at the beginning of a look, however long the ledgers take to be read', async () => {
   let read: (isBehind: boolean) => void = () => undefined;
   const { store } = many(1);
@@ -330,18 +340,18 @@ it('what became of each attempt is told, with what the receiver asks to wait', a
 
 it('what was sent is not sent again where the store is away for the moment', async () => {
   const { store, held } = many(1);
-  let isAway = true;
+  const tried: number[] = [];
   const settleDelivery: typeof store.settleDelivery = async (before, after) => {
-    if (isAway) {
-      isAway = false;
-      throw new StoreUnavailable('a primary is down');
-    }
+    if (tried.push(performance.now()) === 1) throw new StoreUnavailable('a primary is down');
     await store.settleDelivery(before, after);
   };
   await withNotifier({ ...store, settleDelivery }, () =>
     expect.poll(() => held.get('1')?.state.kind, PATIENT).toBe('delivered'),
   );
   expect(posted).toHaveLength(1);
+  // And the store is not asked all the time.
+  const [first = 0, second = 0] = tried;
+  expect(second - first).toBeGreaterThan(400);
 });
 
 it('a stop waits for the attempt that is under way, and begins no other', async () => {
@@ -458,6 +468,21 @@ describe('of a fleet', () => {
       { isFleet: true },
     );
     expect(state.left).toBe(0);
+  });
+
+  it('a gateway that does not send looks once, where nobody is told', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const { state, store } = lease(many(0).store);
+    state.isOurs = false;
+    await withNotifier(
+      store,
+      async () => {
+        await until(() => state.asked === 1);
+        await new Promise((resolve) => setImmediate(resolve));
+        expect(vi.getTimerCount()).toBe(0);
+      },
+      { isFleet: true, receivers: () => NOBODY },
+    );
   });
 
   it('each gateway hands in what it has seen, and the one that sends looks at the budgets', async () => {
