@@ -461,20 +461,19 @@ describe('effects', () => {
     const middle = 'document.elementFromPoint(innerWidth / 2, innerHeight / 2)?.closest("a.cells") != null';
     await expect.poll(() => own.page.evaluate(middle)).toBe(true);
     await push(effect({ target: 'payment:other' }), effect());
-    const read = own.page.waitForRequest(/\/effects\?.*limit=100$/);
+    // As the list has it then, and from its beginning.
+    const effects = Array.from({ length: 60 }, (_, n) => ({ ...shown, id: `eff_read_${n}` }));
+    await own.page.route('**/effects?*limit=100*', (route) => route.fulfill({ json: { effects, next_cursor: null } }));
     await own.page.getByRole('button', { name: '1 new effect', exact: true }).click();
-    await read;
-    // As the list has it, and from its beginning.
-    await own.page.getByText('No effect fits these filters').waitFor();
-    expect(await own.page.getByRole('button', { name: /new effect/ }).count()).toBe(0);
-    expect(await own.page.evaluate('scrollY')).toBe(0);
+    await own.page.locator('a.cells[href$=eff_read_0]').waitFor();
+    await expect.poll(() => own.page.evaluate('scrollY')).toBe(0);
+    await expect.poll(() => own.page.getByRole('button', { name: /new effect/ }).count()).toBe(0);
     // What is missed is read also after the filters were changed while it was about to be.
-    await own.page.evaluate(String.raw`push('event: more\ndata: {}\n\n')`);
-    await own.page.getByRole('button', { name: 'Clear the filters' }).click();
-    await own.page.locator('a.cells').first().waitFor();
-    const again = own.page.waitForRequest(/\/effects\?limit=100$/);
-    await own.page.evaluate(String.raw`push('event: more\ndata: {}\n\n')`);
-    await again;
+    const more = (): Promise<unknown> => own.page.evaluate(String.raw`push('event: more\ndata: {}\n\n')`);
+    const read = (): Promise<unknown> => own.page.waitForRequest(/\/effects\?decision=committed.*limit=100$/);
+    await more();
+    await Promise.all([read(), own.page.getByLabel('Decision').selectOption('committed')]);
+    await Promise.all([read(), more()]);
     await own.context.close();
   });
 

@@ -500,7 +500,8 @@ describe('of a fleet', () => {
         expect(new Set(seen)).toEqual(new Set(['seen for ops']));
         state.isOurs = true;
         vi.advanceTimersByTime(5_000);
-        await until(() => seen.includes('budgets for ops'));
+        await twoLooks();
+        expect(seen).toContain('budgets for ops');
       },
       { isFleet: true, observed: { hand: note('seen'), inspect: note('budgets') } },
     );
