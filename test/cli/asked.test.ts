@@ -161,6 +161,21 @@ test('svc approvals list asks for what waits, and --allow-for says until when', 
   expect(asked).toHaveLength(2);
 });
 
+test('svc approvals list: each until when it waits, and what it is in short', async () => {
+  const one = { tool: 'payments.refund', target: 'payment:1', created_at: 't1', expires_at: 't2' };
+  const approvals = [
+    { ...one, id: 'apr_1', status: 'pending', summary: 's'.repeat(121) },
+    { ...one, id: 'apr_2', status: 'expired', summary: null },
+  ];
+  answer = { approvals, next_cursor: null };
+  const { out } = await svc('approvals', 'list', ...to);
+  expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['approval', 'tool', 'target', 'status', 'expires', 'summary'],
+    ['apr_1', 'payments.refund', 'payment:1', 'pending', 't2', `${'s'.repeat(119)}…`],
+    ['apr_2', 'payments.refund', 'payment:1', 'expired', 't2'],
+  ]);
+});
+
 test('svc approvals show: what may be set and allowed ahead, what it costs, who may decide later, and the digest', async () => {
   const at = '2026-01-01T00:00:00.000Z';
   answer = {

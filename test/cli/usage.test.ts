@@ -120,6 +120,17 @@ describe('help and usage', () => {
   });
 });
 
+test.each([
+  [['--upstream', 'http://127.0.0.1:1']],
+  [['--openapi', 'a.yaml']],
+  [['--include', '*']],
+  [['--exclude', '*']],
+  [['--diff']],
+])('an MCP server that is an API as well, by %j: 64', async (more) => {
+  const { code, err } = await svc('init', '--mcp', 'x', ...more);
+  expect([code, err]).toEqual([64, expect.stringContaining('cannot be used with option')]);
+});
+
 describe('exit codes', () => {
   const rows = readFileSync('docs/operating/exit-codes.md', 'utf8')
     .split('\n')
