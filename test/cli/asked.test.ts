@@ -963,6 +963,22 @@ test('svc receipts keys: since when each signs, and until when a retired one did
       err: expect.stringContaining('does not say which keys sign receipts'),
     });
   }
+  // That nobody answers, or somebody else, is no fault of the command.
+  let [status, says] = [200, '<html>'];
+  const other = createServer((_request, response) => response.writeHead(status).end(says));
+  await once(other.listen(0, '127.0.0.1'), 'listening');
+  const url = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
+  const fault = async (why: RegExp): Promise<void> => {
+    const { err, ...said } = await svc('receipts', 'keys', '--url', url);
+    expect(said).toEqual({ code: 2, out: '' });
+    const [of, ...rest] = err.split('.json: ');
+    expect([of, rest]).toEqual([`svc: ${url}/.well-known/jwks`, [expect.stringMatching(why)]]);
+  };
+  await fault(/^[^\n]+ is not valid JSON$/);
+  [status, says] = [404, JSON.stringify({ keys: [key] })];
+  await fault(/^it does not say which keys sign receipts$/);
+  await new Promise((resolve) => other.close(resolve));
+  await fault(/^fetch failed \([^\n]+\)$/);
 });
 
 test.each(LISTS)('svc %s: nothing is there', async (words, of) => {
