@@ -71,13 +71,7 @@ function addFsck(program: Command, { ports, terminal, exit }: CliContext): void 
       if (differences.length > 0) exit(1);
       if (asJson) return terminal.out(json({ differences: differences.map((one) => ({ ...one })) }));
       if (differences.length === 0) return terminal.out('The store is as its ledger says.');
-      const rows = differences.map(({ workspace, what, where, ledger, store: stored }) => [
-        workspace,
-        what,
-        where,
-        ledger,
-        stored,
-      ]);
+      const rows = differences.map((one) => [one.workspace, one.what, one.where, one.ledger, one.store]);
       terminal.out(table(['workspace', 'what', 'where', 'ledger', 'store'], rows));
     });
 }

@@ -8,7 +8,7 @@ import { receiptKeyOf } from '../receipts/jwk.ts';
 import { BUNDLE_MARK, MOST_LINE, verifyBundle } from '../receipts/verify-bundle.ts';
 import { bundleReport, verifyReport, type VerifyReport } from '../receipts/verify-report.ts';
 import { type CliContext, readText, connect, type GatewayAccess, talksToGateway } from './command.ts';
-import { CommandFailure, WrongUsage } from './ports.ts';
+import { CommandFailure, fetchFailure, WrongUsage } from './ports.ts';
 import { json, styled, table } from './terminal.ts';
 
 interface VerifyOptions {
@@ -113,11 +113,12 @@ export function addReceipts(program: Command, { terminal }: CliContext): void {
         'the public keys that sign receipts and bundles, and since when; --json is what svc verify --trust takes',
       ),
   ).action(async (options: GatewayAccess) => {
-    const { baseUrl } = await connect(options);
-    const answer = await fetch(`${baseUrl}/.well-known/jwks.json`);
-    const set = (await answer.json()) as Json;
+    const url = `${(await connect(options)).baseUrl}/.well-known/jwks.json`;
+    const asked = fetch(url).then((answer) => (answer.ok ? answer.json() : null));
+    const set = (await asked.catch(fetchFailure)) as Json;
     const keys = isJsonObject(set) && isJsonArray(set['keys']) ? set['keys'].filter(isJsonObject) : [];
-    if (!answer.ok || keys.length === 0) throw new CommandFailure(`${baseUrl} does not say which keys sign receipts`);
+    const why = typeof set === 'string' ? set : 'it does not say which keys sign receipts';
+    if (keys.length === 0) throw new CommandFailure(`${url}: ${why}`);
     if (options.json) return terminal.out(json(set));
     const time = (at: Json | undefined): string => (typeof at === 'number' ? new Date(at * 1000).toISOString() : '');
     const rows = keys.map((jwk) => [receiptKeyOf(jwk)?.kid ?? 'of another kind', time(jwk['iat']), time(jwk['exp'])]);

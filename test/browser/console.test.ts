@@ -208,6 +208,8 @@ describe('effects', () => {
     const asked = own.page.waitForRequest((request) => request.url().includes('decision=denied_policy'));
     await decision.selectOption('denied_policy');
     await asked;
+    // Those of before are not shown as if they fitted.
+    await expect.poll(() => own.page.locator('a.cells').count()).toBe(0);
     await decision.selectOption('committed');
     await own.page.locator('a.cells', { hasText: 'pay_1' }).first().waitFor();
     const shown = await own.page.locator('a.cells').allTextContents();
@@ -399,16 +401,24 @@ describe('effects', () => {
     await own.context.close();
   });
 
-  it('of before are read page after page, each once', async () => {
+  it('of before are read page after page, each once, and stand one below the other', async () => {
     const own = await signedIn(WIDE, 'light');
     const [shown] = (await world.get('/effects?limit=1')).body.effects;
     const page = (from: number, many: number): readonly object[] =>
       Array.from({ length: many }, (_, n) => ({ ...shown, id: `eff_${from + n}`, target: `row:${from + n}/` }));
     const asked: (string | null)[] = [];
+    const pages: Readonly<Record<string, readonly [readonly object[], string | null]>> = {
+      first: [page(0, 12), 'c1'],
+      c1: [page(11, 6), 'c2'],
+      c2: [page(17, 5), null],
+    };
+    let isRefused = false;
     await own.page.route('**/effects?*limit=100*', (route) => {
       const cursor = new URL(route.request().url()).searchParams.get('cursor');
       asked.push(cursor);
-      const [effects, next] = cursor === null ? [page(0, 20), 'c1'] : [page(19, 3), null];
+      if (isRefused && cursor !== null)
+        return route.fulfill({ status: 403, json: { code: 'insufficient_scope', detail: 'No more of it.' } });
+      const [effects, next] = pages[cursor ?? 'first'] ?? [[], null];
       return route.fulfill({ json: { effects, next_cursor: next } });
     });
     await streamOfTheTest(own.page);
@@ -416,7 +426,83 @@ describe('effects', () => {
     await own.page.locator('a.cells[href$=eff_21]').waitFor();
     const rows = await own.page.locator('a.cells').allTextContents();
     expect(rows.map((text) => Number(/row:(\d+)/.exec(text)?.[1]))).toEqual(Array.from({ length: 22 }, (_, n) => n));
-    expect(asked).toEqual([null, 'c1']);
+    expect(asked).toEqual([null, 'c1', 'c2']);
+    const tops = await own.page
+      .locator('ol.virtual li')
+      .evaluateAll((all) => all.map((one) => one.getAttribute('style')));
+    expect(tops.slice(0, 2)).toEqual(['top: 0px; height: 44px;', 'top: 44px; height: 44px;']);
+    // That there is no more of it is told.
+    isRefused = true;
+    await open('effects', 'a.cells', own.page);
+    await own.page.getByRole('alert').filter({ hasText: 'No more of it.' }).waitFor();
+    await own.context.close();
+  });
+
+  it('that came while the reader was further down are counted where they fit, and shown when asked for', async () => {
+    const own = await signedIn(WIDE, 'light');
+    const [shown] = (await world.get('/effects?limit=1')).body.effects;
+    await streamOfTheTest(own.page);
+    await open('effects?target=payment:flood&last=1h', '.empty', own.page);
+    let count = 0;
+    const effect = (more: object = {}): string => {
+      count += 1;
+      const at = { target: 'payment:flood', created_at: '2999-01-01T00:00:00Z' };
+      return `event: effect\ndata: ${JSON.stringify({ ...shown, ...at, id: `eff_${count}`, ...more })}\n\n`;
+    };
+    const push = (...events: readonly string[]) => own.page.evaluate(`push(${JSON.stringify(events.join(''))})`);
+    // Of an hour: not one of before that has changed.
+    await push(effect({ id: 'eff_old', created_at: '2000-01-01T00:00:00Z' }), effect());
+    await own.page.locator('a.cells').first().waitFor();
+    expect(await own.page.locator('a.cells').count()).toBe(1);
+    await push(...Array.from({ length: 300 }, () => effect()));
+    await expect.poll(() => own.page.locator('a.cells').count()).toBeGreaterThan(20);
+    await own.page.evaluate('scrollTo(0, 5000)');
+    // The rows of where the reader is now are there.
+    const middle = 'document.elementFromPoint(innerWidth / 2, innerHeight / 2)?.closest("a.cells") != null';
+    await expect.poll(() => own.page.evaluate(middle)).toBe(true);
+    await push(effect({ target: 'payment:other' }), effect());
+    // As the list has it then, and from its beginning.
+    const effects = Array.from({ length: 60 }, (_, n) => ({ ...shown, id: `eff_read_${n}` }));
+    await own.page.route('**/effects?*limit=100*', (route) => route.fulfill({ json: { effects, next_cursor: null } }));
+    await own.page.getByRole('button', { name: '1 new effect', exact: true }).click();
+    await own.page.locator('a.cells[href$=eff_read_0]').waitFor();
+    await expect.poll(() => own.page.evaluate('scrollY')).toBe(0);
+    await expect.poll(() => own.page.getByRole('button', { name: /new effect/ }).count()).toBe(0);
+    // What is missed is read also after the filters were changed while it was about to be.
+    const more = (): Promise<unknown> => own.page.evaluate(String.raw`push('event: more\ndata: {}\n\n')`);
+    const read = (): Promise<unknown> => own.page.waitForRequest(/\/effects\?decision=committed.*limit=100$/);
+    await more();
+    await Promise.all([read(), own.page.getByLabel('Decision').selectOption('committed')]);
+    await Promise.all([read(), more()]);
+    await own.context.close();
+  });
+
+  it('whose stream is away are asked for after a second, then ever more seldom; one that held begins anew', async () => {
+    const own = await signedIn(WIDE, 'light');
+    await own.page.clock.install();
+    await own.page.addInitScript(() => {
+      const asked = globalThis.fetch;
+      const times: number[] = [];
+      Object.assign(globalThis, { times });
+      globalThis.fetch = (at, options) => {
+        if (typeof at !== 'string' || !at.endsWith('/effects/stream')) return asked(at, options);
+        times.push(Date.now());
+        if (times.length !== 8) return Promise.reject(new TypeError('away'));
+        const start = (stream: ReadableStreamDefaultController<Uint8Array>): void =>
+          void setTimeout(() => stream.close(), 16_000);
+        return Promise.resolve(new Response(new ReadableStream({ start })));
+      };
+    });
+    await own.page.goto('/console/demo/effects');
+    await own.page.getByText('Not live', { exact: true }).waitFor();
+    await expect
+      .poll(async () => {
+        await own.page.clock.runFor(5_000);
+        return own.page.evaluate('times.length');
+      })
+      .toBeGreaterThan(10);
+    const gaps = await own.page.evaluate('times.slice(1, 11).map((one, at) => Math.round((one - times[at]) / 1000))');
+    expect(gaps).toEqual([1, 2, 4, 8, 15, 15, 15, 17, 2, 4]);
     await own.context.close();
   });
 
@@ -1318,6 +1404,7 @@ describe('leaving', () => {
     expect(cookies.every(({ httpOnly, sameSite }) => httpOnly && sameSite === 'Strict')).toBe(true);
     await page.getByRole('button', { name: 'Leave' }).click();
     await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+    expect(await page.title()).toBe('Sign in · svc');
     expect(await faultsOf(page)).toEqual([]);
     const headers = { cookie, 'svc-console': '1' };
     expect((await fetch(`${world.gateway.url}/v1/workspaces/demo/effects`, { headers })).status).toBe(401);

@@ -120,8 +120,14 @@ describe('a passkey', () => {
     await page.getByRole('button', { name: 'Leave' }).click();
     await page.getByRole('heading', { name: 'Sign in' }).waitFor();
     expect(await faultsOf(page)).toEqual([]);
+    await page.evaluate(`{
+      const get = navigator.credentials.get.bind(navigator.credentials);
+      navigator.credentials.get = (of) => get(globalThis.asked = of);
+    }`);
     await page.getByRole('button', { name: 'Sign in with a passkey' }).click();
     await page.waitForSelector('.shell');
+    // A device that may leave out who holds it would be refused.
+    expect(await page.evaluate('asked.publicKey.userVerification')).toBe('required');
     await page.goto('/console/demo/passkeys');
     await page.getByText('last used', { exact: false }).waitFor();
   });
@@ -181,6 +187,7 @@ describe('a passkey', () => {
     await approve.click();
     await dialog.getByRole('button', { name: 'Use a passkey' }).click();
     await dialog.getByText('No passkey was used', { exact: false }).waitFor();
+    await expect.poll(() => dialog.getByRole('button', { name: 'Use a passkey' }).isEnabled()).toBe(true);
     await at.keyboard.press('Escape');
     await isAsBefore();
     expect(maria.shown).toEqual([]);

@@ -594,6 +594,10 @@ describe('what a gateway answers', () => {
     });
     await open('agents', '.empty');
     expect(times).toBe(3);
+    // What it says is told in the end: nobody waits for ever.
+    await answered('**/workspaces/demo/agents', { code: 'not_ready', detail: 'Overloaded.' }, 503);
+    await open('agents');
+    await alert('Overloaded.');
   });
 
   it('leads to signing in where the session is over', async () => {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -161,6 +161,21 @@ test('svc approvals list asks for what waits, and --allow-for says until when', 
   expect(asked).toHaveLength(2);
 });
 
+test('svc approvals list: each until when it waits, and what it is in short', async () => {
+  const one = { tool: 'payments.refund', target: 'payment:1', created_at: 't1', expires_at: 't2' };
+  const approvals = [
+    { ...one, id: 'apr_1', status: 'pending', summary: 's'.repeat(121) },
+    { ...one, id: 'apr_2', status: 'expired', summary: null },
+  ];
+  answer = { approvals, next_cursor: null };
+  const { out } = await svc('approvals', 'list', ...to);
+  expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['approval', 'tool', 'target', 'status', 'expires', 'summary'],
+    ['apr_1', 'payments.refund', 'payment:1', 'pending', 't2', `${'s'.repeat(119)}…`],
+    ['apr_2', 'payments.refund', 'payment:1', 'expired', 't2'],
+  ]);
+});
+
 test('svc approvals show: what may be set and allowed ahead, what it costs, who may decide later, and the digest', async () => {
   const at = '2026-01-01T00:00:00.000Z';
   answer = {
@@ -209,6 +224,96 @@ test('svc approvals show: what may be set and allowed ahead, what it costs, who 
     /1 of 2 +from 2026-01-01T00:00:00\.000Z: head, tom/,
   ])
     expect(out).toMatch(line);
+});
+
+test('svc approvals show: each param, money as money too, or why there is none; why people are asked, and whom the call is of', async () => {
+  const shown = {
+    id: 'apr_1',
+    status: 'pending',
+    approvals: 0,
+    quorum: 1,
+    summary: null,
+    tool: 'payments.refund',
+    target: 'payment:pay_1',
+    action: { upstream: 'payments', method: 'POST', path: '/v1/refunds' },
+    effect_id: 'eff_1',
+    requested_by: { agent_id: 'bot', agent_owner: 'tom', user: 'ada', key_id: 'key_1' },
+    created_at: '2026-01-01T00:00:00.000Z',
+    expires_at: '2026-01-02T00:00:00.000Z',
+    requirements: [{ rule: 'rig/large', approvers: { roles: [], users: ['maria', 'eve'] }, quorum: 1, approvals: 0 }],
+    params: { amount: 80_000, currency: 'EUR', note: 'a\u202eb' },
+    params_truncated: true,
+    costs: [{ budget: 'rig/day', unit: 'cent', amount: 80_000 }],
+    allow_alike: { times: 5, for_s: 7_200, varies: { amount: { max: 'asked' } } },
+    votes: [],
+    why: [{ rule: 'rig/large', description: 'large refunds', unknown: ['facts.owner', 'facts.age'] }],
+    digest: 'the-digest',
+  };
+  const linesOf = async (): Promise<readonly string[]> =>
+    (await svc('approvals', 'show', 'apr_1', ...to)).out.split('\n').map((line) => line.split(/ {2,}/).join('  '));
+  answer = shown;
+  const lines = await linesOf();
+  for (const line of [
+    'sent to  payments POST /v1/refunds',
+    'by  agent bot, owner tom, user of the key ada',
+    'made  2026-01-01T00:00:00.000Z',
+    'expires  2026-01-02T00:00:00.000Z',
+    'may allow the next 5 like it, for 120 minutes at most: same agent, tool, target and params, but for {"amount":{"max":"asked"}}',
+    'amount  €800.00 (80000)',
+    'currency  "EUR"',
+    'note  "a\\u{202e}b"',
+    'Some are cut: they are longer than is shown here.',
+    'rig/day  €800.00',
+    'rig/large  large refunds  facts.owner, facts.age',
+    'rig/large  maria, eve  0 of 1',
+  ])
+    expect(lines).toContain(line);
+  expect(lines).not.toContain('Votes');
+  answer = { ...shown, params: {}, params_truncated: false, costs: [] };
+  const without = await linesOf();
+  expect(without.slice(without.indexOf('Params'))).toEqual(expect.arrayContaining(['Params', '(none)']));
+  for (const title of ['What it costs', 'Some are cut: they are longer than is shown here.'])
+    expect(without).not.toContain(title);
+  answer = { ...shown, params: undefined, params_omitted: 'erased' };
+  expect(await linesOf()).toContain('(erased)');
+  expect(JSON.parse((await svc('approvals', 'show', 'apr_1', '--json', ...to)).out)).toEqual({
+    ...shown,
+    params: undefined,
+    params_omitted: 'erased',
+  });
+});
+
+test.each<[string, unknown]>([
+  ['on=true', true],
+  ['on=false', false],
+  ['on=-1.5', -1.5],
+  ['on=1e3', '1e3'],
+  ['on="true"', 'true'],
+  ['on=a=b', 'a=b'],
+  ['on=', ''],
+])('svc approvals approve --set %s is %j', async (set, value) => {
+  answer = { became: { message: 'm' }, effect: { effect_id: 'e', state: 's' } };
+  await svc('approvals', 'approve', 'apr_1', '--set', set, ...to);
+  expect(asked).toEqual([`POST ${W}/approvals/apr_1/approve {"changes":${JSON.stringify({ on: value })}}`]);
+});
+
+test.each(['amount', '=5'])('svc approvals approve --set %s names no param, and nothing is decided', async (set) => {
+  const { code, err } = await svc('approvals', 'approve', 'apr_1', '--set', set, ...to);
+  expect([code, err, asked]).toEqual([64, expect.stringContaining('write name=value.'), []]);
+});
+
+test('svc approvals approve: what became of it, and what is let in from now on; no text of a gateway steers the terminal', async () => {
+  answer = {
+    became: { message: 'Sent\u202e.' },
+    effect: { effect_id: 'eff_1', state: 'committed' },
+    allowance_id: 'alw_1',
+  };
+  expect(await svc('approvals', 'approve', 'apr_1', '--allow-next', '2', ...to)).toEqual({
+    code: 0,
+    out: 'Sent\\u{202e}. The effect eff_1 is committed.\nThe next calls alike are let in without asking: alw_1. See svc allowances list.',
+    err: '',
+  });
+  expect(JSON.parse((await svc('approvals', 'approve', 'apr_1', '--json', ...to)).out)).toEqual(answer);
 });
 
 const LISTS = [
@@ -306,6 +411,84 @@ test.each([
   );
   expect(err.includes('Which user answers for the key?')).toBe(isAsked);
   expect(users).toEqual([isAsked ? 'maria' : more[0] === '--user' ? 'tom' : null]);
+});
+
+test('svc keys create: an empty answer is nobody, none makes no key; all that is said of it is asked for', async () => {
+  const made: object[] = [];
+  const createKey = async (of: object) => {
+    made.push(of);
+    return { record: { id: 'key_1' }, key: 'svc_x', notice: 'It may be called by nobody.' };
+  };
+  const create = (answered: string | null, ...more: readonly string[]) =>
+    svcAnsweredWith({ createKey }, answered, 'keys', 'create', '--config', 'c', '--kind', 'account', ...more);
+  expect(await create(null)).toMatchObject({ code: 2, out: '', err: expect.stringContaining('No key was made') });
+  expect(made).toEqual([]);
+  const { out, err } = await create('', '--workspace', 'w', '--agent', 'bot', '--profile', 'auditor', '--name', 'n');
+  const named = { workspace: 'w', agent: 'bot', profile: 'auditor', name: 'n' };
+  expect(made).toEqual([{ configFile: 'c', environment: {}, kind: 'account', user: null, ...named }]);
+  expect(out).toBe('svc_x');
+  expect(err.split('\n').slice(1)).toEqual([
+    'It may be called by nobody.',
+    'A key of kind account key_1; it is shown this once:',
+  ]);
+});
+
+test('svc keys list: how each key stands, and that there is none', async () => {
+  const [past, future] = ['2020-01-01T00:00:00.000Z', '2100-01-01T00:00:00.000Z'];
+  const key = { kind: 'agent', agent_id: 'bot', user_id: 'tom', workspace: 'w', name: 'n', last_used_at: past };
+  const good = { ...key, revoked_at: null, expires_at: null, replaced_by: null };
+  answer = {
+    keys: [
+      { ...good, id: 'key_1' },
+      { ...good, id: 'key_2', expires_at: future, replaced_by: 'key_1' },
+      { ...good, id: 'key_3', expires_at: past, replaced_by: 'key_1' },
+      { ...good, id: 'key_4', expires_at: past },
+      { ...good, id: 'key_5', expires_at: past, revoked_at: past },
+      { ...good, id: 'key_6', expires_at: future },
+    ],
+  };
+  const { out } = await svc('keys', 'list', ...to.slice(2));
+  const row = (id: string, state: string, ...expires: readonly string[]): readonly string[] => [
+    id,
+    'agent',
+    'bot',
+    'tom',
+    'w',
+    state,
+    ...expires,
+    past,
+    'n',
+  ];
+  expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['key', 'kind', 'agent', 'user', 'workspace', 'state', 'expires', 'last used', 'name'],
+    row('key_1', 'active'),
+    row('key_2', 'active, being replaced', future),
+    row('key_3', 'replaced', past),
+    row('key_4', 'expired', past),
+    row('key_5', 'revoked', past),
+    row('key_6', 'active', future),
+  ]);
+  answer = { keys: [] };
+  expect((await svc('keys', 'list', ...to.slice(2))).out).toBe('None.');
+  answer = { passkeys: [] };
+  expect((await svc('passkeys', 'list', 'maria', ...to.slice(2))).out).toBe('None.');
+});
+
+test.each(['key_0000000000001', 'key_00000000000', 'xkey_000000000000'])(
+  'svc keys revoke and rotate %s: that is no id, and nothing is asked',
+  async (id) => {
+    for (const verb of ['revoke', 'rotate'])
+      expect(await svc('keys', verb, id, ...to.slice(2))).toMatchObject({
+        code: 64,
+        err: expect.stringContaining('A key is named by its id'),
+      });
+    expect(asked).toEqual([]);
+  },
+);
+
+test.each(['1.5', '-1', '2592001'])('svc keys rotate --overlap %s: that is no time', async (text) => {
+  const { code, err } = await svc('keys', 'rotate', 'key_000000000000', `--overlap=${text}`, ...to.slice(2));
+  expect([code, err, asked]).toEqual([64, expect.stringContaining('A number of seconds from 0 to'), []]);
 });
 
 test('svc ledger: at a terminal an event is cut to one line; into a file, and with --json, all of it is written', async () => {
@@ -780,6 +963,22 @@ test('svc receipts keys: since when each signs, and until when a retired one did
       err: expect.stringContaining('does not say which keys sign receipts'),
     });
   }
+  // That nobody answers, or somebody else, is no fault of the command.
+  let [status, says] = [200, '<html>'];
+  const other = createServer((_request, response) => response.writeHead(status).end(says));
+  await once(other.listen(0, '127.0.0.1'), 'listening');
+  const url = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
+  const fault = async (why: RegExp): Promise<void> => {
+    const { err, ...said } = await svc('receipts', 'keys', '--url', url);
+    expect(said).toEqual({ code: 2, out: '' });
+    const [of, ...rest] = err.split('.json: ');
+    expect([of, rest]).toEqual([`svc: ${url}/.well-known/jwks`, [expect.stringMatching(why)]]);
+  };
+  await fault(/^[^\n]+ is not valid JSON$/);
+  [status, says] = [404, JSON.stringify({ keys: [key] })];
+  await fault(/^it does not say which keys sign receipts$/);
+  await new Promise((resolve) => other.close(resolve));
+  await fault(/^fetch failed \([^\n]+\)$/);
 });
 
 test.each(LISTS)('svc %s: nothing is there', async (words, of) => {
@@ -797,6 +996,150 @@ test.each(LISTS.filter(([words]) => words !== 'ledger'))(
     expect(await svc(...words.split(' '), ...to)).toEqual({ code: 0, out, err: '' });
   },
 );
+
+test.each<[string, object]>([
+  ['policy history', { in_force: 'v', files_version: 'v', activations: [] }],
+  ['policy show v', { version: 'v', proven: true, files: [] }],
+  ['policy proposals', { in_force: 'v', proposals: [] }],
+  ['policy rollback', { version: 'v' }],
+  ['policy withdraw ppl_1', { id: 'ppl_1', status: 'withdrawn' }],
+  ['policy suggest', { suggestions: [] }],
+  ['pause --all --reason r', { id: 'pau_1', scope: { workspace: true }, until: null }],
+  ['passkeys remove maria psk_1', { id: 'psk_1' }],
+  ['receipts keys', { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'x' }] }],
+  ['effects probe eff_1', { probe: { message: 'm', retry_after_ms: 1 }, effect: { decision: 'd' } }],
+])('svc %s --json: what the gateway answered, as it is', async (words, says) => {
+  answer = says;
+  const { out, code } = await svc(...words.split(' '), '--json', ...to);
+  expect([code, JSON.parse(out)]).toEqual([0, says]);
+});
+
+test.each<[string, object, string]>([
+  [
+    'policy history',
+    { in_force: 'v', files_version: null, activations: [] },
+    'Nothing is on record.\nThe files of this gateway (which cannot be used) are not in force. Put them in force with: svc policy activate',
+  ],
+  ['policy proposals', { in_force: 'v', proposals: [] }, 'Nothing is proposed.'],
+  ['policy suggest', { suggestions: [] }, 'Nothing is suggested.'],
+  ['policy withdraw ppl_1', { id: 'ppl_1', status: 'rejected' }, 'Over: ppl_1 (rejected)'],
+  ['passkeys remove maria psk_1', { id: 'psk_1' }, 'Removed: psk_1'],
+  [
+    'allowances revoke alw_1',
+    { id: 'alw_1', status: 'revoked', used: 1, times: 3 },
+    'It lets nothing in any more (revoked); it let in 1 of 3.',
+  ],
+])('svc %s, for people', async (words, says, out) => {
+  answer = says;
+  expect(await svc(...words.split(' '), ...to)).toEqual({ code: 0, out, err: '' });
+});
+
+test('svc policy suggest: what stands behind each text, and no word of it steers the terminal', async () => {
+  const suggestion = {
+    rule: 'rig/large\u202e',
+    tool: 'payments.refund',
+    file: 'rig.yaml',
+    line: 12,
+    text: '- id: small\n  why: "\u202e"\n',
+    people: ['maria', 'tom'],
+    since: 't1',
+    until: 't2',
+    approvals: [{ approval_id: 'apr_1' }, { approval_id: 'apr_2' }],
+  };
+  answer = { suggestions: [suggestion] };
+  expect((await svc('policy', 'suggest', ...to)).out.split('\n')).toEqual([
+    '# payments.refund: approved 2 times by maria, tom, t1 to t2, never rejected',
+    '# Requests: apr_1 apr_2',
+    '# In rig.yaml, in the place of the rule rig/large\\u{202e} (line 12):',
+    '- id: small',
+    '  why: "\\u{202e}"',
+    '',
+  ]);
+});
+
+/** A call whose outcome is unknown, and that may arrive until then. */
+const lost = (id: string, quiesce_until: string) => ({
+  effect_id: id,
+  state: 'unknown',
+  tool: 'a.b',
+  target: 'x',
+  evidence: { started_at: '2030-01-01T00:00:00.000Z' },
+  created_at: '2029-01-01T00:00:00.000Z',
+  quiesce_until,
+});
+
+test('svc effects resolve --tool --before: those are asked for, and of them those that were sent last before it', async () => {
+  answer = { effects: [lost('eff_1', '2030-01-01T01:00:00.000Z')], next_cursor: null };
+  const found = async (before: string) => {
+    const words = ['--tool', 'a.b', '--before', before, '--outcome', 'happened', '--dry-run', '--json'];
+    const { out } = await svc('effects', 'resolve', ...words, ...to);
+    return JSON.parse(out).would_settle.length;
+  };
+  expect(await found('2030-01-01T00:00:00Z')).toBe(0);
+  expect(await found('2030-01-01T00:00:01Z')).toBe(1);
+  expect(asked[1]).toBe(`GET ${W}/effects?state=unknown&tool=a.b&until=2030-01-01T00:00:01Z&limit=200`);
+  for (const before of ['2030-99-01T00:00:00Z', '2030-01-01'])
+    expect((await svc('effects', 'resolve', '--before', before, '--outcome', 'happened', ...to)).err).toContain(
+      'Not a time such as',
+    );
+});
+
+test('svc effects resolve: a person sees which ones before anything is settled; scripts are told what became of each', async () => {
+  const [early, late] = ['2100-01-01T00:00:00.000Z', '2100-01-02T00:00:00.000Z'];
+  const both = [lost('eff_1', late), lost('eff_2', early)];
+  answerTo = (url) =>
+    url.includes('/eff_1')
+      ? { effect: { ...both[0], decision: 'committed', reason: { code: 'c', message: 'm' } } }
+      : { effects: both, next_cursor: null };
+  const words = ['effects', 'resolve', '--tool', 'a.b', '--outcome'];
+  const dry = await svc(...words, 'not_happened', '--dry-run', ...to);
+  expect(dry.out).toContain(`Too early to say that it did not happen: 2, the last until ${late}.`);
+  expect(JSON.parse((await svc(...words, 'not_happened', '--dry-run', '--json', ...to)).out)).toMatchObject({
+    would_settle: [],
+    too_early: [{ effect_id: 'eff_1', sent_at: '2030-01-01T00:00:00.000Z', quiesce_until: late }, {}],
+    not_unknown: [],
+    refused: [],
+  });
+  both.pop();
+  const { err } = await svcAnsweredWith({}, 'yes', ...words, 'happened', ...to);
+  expect(err.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['effect', 'sent', 'state', 'tool', 'target'],
+    ['eff_1', '2030-01-01T00:00:00.000Z', 'unknown', 'a.b', 'x'],
+    ['Settle 1 outcome as happened? Type yes:'],
+  ]);
+  const posts = asked.filter((one) => one.startsWith('POST'));
+  expect(posts).toEqual([`POST ${W}/effects/eff_1/resolve {"outcome":"happened"}`]);
+  const { out } = await svc(...words, 'happened', '--yes', '--json', ...to);
+  expect(JSON.parse(out)).toEqual({ settled: ['eff_1'], refused: [] });
+  const one = await svc('effects', 'resolve', 'eff_1', '--outcome', 'happened', '--json', ...to);
+  expect(JSON.parse(one.out)).toMatchObject({ effect_id: 'eff_1', status: 'committed', reason: { message: 'm' } });
+});
+
+test('svc export asks for what is said, and says into which file and how much', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-exported-'));
+  const file = join(folder, 'june.csv');
+  answer = { type: 'bundle' };
+  const words = ['export', '--format', 'csv', '--what', 'effects', '--out', file, ...ABOUT];
+  const { out } = await svc(...words, ...to);
+  expect(asked).toEqual([`GET ${W}/export?format=csv&what=effects&${ASKED_ABOUT}`]);
+  expect(out).toBe(`Written: ${file} (17 bytes)`);
+  const other = join(folder, 'all');
+  const told = await svc('export', '--out', other, '--json', ...to);
+  expect(JSON.parse(told.out)).toEqual({ file: other, format: 'bundle', bytes: 17 });
+  // Somebody makes the file meanwhile: it stays what it is, and is not called broken.
+  const theirs = join(folder, 'theirs');
+  answerTo = () => {
+    writeFileSync(theirs, 'theirs');
+    return {};
+  };
+  expect(await svc('export', '--out', theirs, ...to)).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('is there already, and was left as it is'),
+  });
+  expect(readFileSync(theirs, 'utf8')).toBe('theirs');
+  expect(readdirSync(folder).toSorted()).toEqual(['all', 'june.csv', 'theirs']);
+  rmSync(folder, { recursive: true });
+});
 
 test('svc policy show: files that could not be held against their version are said to be so', async () => {
   answer = { proven: false, files: [] };

@@ -1,6 +1,6 @@
 import { constants, setPriority } from 'node:os';
 import { describe, expect, test, vi } from 'vitest';
-import type { CliPorts, FormatReport, Restored } from '../../src/cli/ports.ts';
+import { CommandFailure, type CliPorts, type FormatReport, type Restored } from '../../src/cli/ports.ts';
 import { svcWith } from './run.ts';
 
 /* What the commands for the store say of what was done, and with which exit code: what is behind them is given here. */
@@ -105,6 +105,39 @@ test.each<[FormatReport['start'], readonly string[], number]>([
   expect([told.code, JSON.parse(told.out)]).toEqual([code, report]);
 });
 
+test('svc backup and svc restore --json: the time as the API writes it, with what was brought over', async () => {
+  const backUpStore = async () => ({ madeAt: AT, transactions: 40, warning: null });
+  const made = await svcWith({ backUpStore }, 'backup', '/b', '--json', ...CONFIG);
+  expect(JSON.parse(made.out)).toEqual({ folder: '/b', made_at: '2026-11-25T00:00:00.000Z', transactions: 40 });
+  const asked: unknown[] = [];
+  const carried = { unknown: 0, receipts: 2, fault: null };
+  const restored = { madeAt: AT, replaced: null, hasLoss: false, transactions: 40, transactionsKnown: 47, carried };
+  const restoreStore: CliPorts['restoreStore'] = async (of, folder, isReplaced) => {
+    asked.push([of, folder, isReplaced]);
+    return { ...restored, warning: 'It could not be noted.' };
+  };
+  const restore = (...more: readonly string[]) => svcWith({ restoreStore }, 'restore', '/b', ...CONFIG, ...more);
+  expect(JSON.parse((await restore('--json')).out)).toEqual({
+    made_at: '2026-11-25T00:00:00.000Z',
+    replaced: null,
+    has_loss: false,
+    transactions: 40,
+    transactions_known: 47,
+    carried,
+    warning: 'It could not be noted.',
+  });
+  // That none had run is said as well.
+  expect((await restore('--replace')).out.split('\n').slice(1)).toEqual([
+    expect.stringMatching(/^0 calls had run since/),
+    'It could not be noted.',
+  ]);
+  const of = { configFile: 'gateway.yaml', environment: {} };
+  expect(asked).toEqual([
+    [of, '/b', false],
+    [of, '/b', true],
+  ]);
+});
+
 test('svc migrate says how many records of each kind there are', async () => {
   const report: FormatReport = {
     store: 'embedded',
@@ -145,6 +178,34 @@ test('svc store accept-time says from when the store goes on, and when it was th
   expect(out).toBe(
     'The store goes on from 2026-11-26T00:00:00.000Z; before, it was 2026-11-25T00:00:00.000Z there. A gateway that runs takes it up.',
   );
+});
+
+test('svc store recover: the gateway that is named is declared lost before it is said to be', async () => {
+  const lost: unknown[] = [];
+  const recoverLost: CliPorts['recoverLost'] = async (of, gateway) => void lost.push([of, gateway]);
+  const recover = (...more: readonly string[]) =>
+    svcWith({ recoverLost }, 'store', 'recover', '--lost', 'gw-2', ...CONFIG, ...more);
+  expect(await recover()).toEqual({ code: 0, out: 'Writes no longer wait for gw-2.', err: '' });
+  expect(lost).toEqual([[{ configFile: 'gateway.yaml', environment: {} }, 'gw-2']]);
+  expect(JSON.parse((await recover('--json')).out)).toEqual({ lost: 'gw-2' });
+  const refusing = async (): Promise<void> => {
+    throw new CommandFailure('No gateway gw-2 is awaited.');
+  };
+  const words = ['store', 'recover', '--lost', 'gw-2', ...CONFIG];
+  expect(await svcWith({ recoverLost: refusing }, ...words)).toEqual({
+    code: 2,
+    out: '',
+    err: 'svc: No gateway gw-2 is awaited.',
+  });
+});
+
+test('svc store accept-loss and accept-time --json: what was accepted', async () => {
+  const acceptLoss = async (): Promise<readonly string[]> => ['gw-2'];
+  const loss = await svcWith({ acceptLoss }, 'store', 'accept-loss', '--json', ...CONFIG);
+  expect(JSON.parse(loss.out)).toEqual({ accepted: true, awaited: ['gw-2'] });
+  const acceptClock = async () => ({ before: AT, time: AT + 86_400_000 });
+  const time = await svcWith({ acceptClock }, 'store', 'accept-time', '--json', ...CONFIG);
+  expect(JSON.parse(time.out)).toEqual({ before: '2026-11-25T00:00:00.000Z', accepted: '2026-11-26T00:00:00.000Z' });
 });
 
 describe('svc keys', () => {

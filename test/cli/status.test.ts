@@ -223,6 +223,54 @@ test('what the gateway says of itself stands there with what, since when and why
   expect(out).toMatch(/^gateway +takes no calls\n {2}store, store_full\n {4}no room$/m);
 });
 
+test.each([
+  [-MINUTE, '0 min'],
+  [119 * MINUTE, '119 min'],
+  [120 * MINUTE, '2 h'],
+  [239 * MINUTE, '3 h'],
+])('an outcome that is unknown for %i ms is so for %s', async (ms, text) => {
+  answers = effects('state=unknown', effect({ ...unknown, created_at: ago(ms) }));
+  expect(await line('unknown')).toBe(`unknown    1 call with an outcome that is unknown, the oldest for ${text}`);
+});
+
+test('a call that runs for long says when it ends, and what not to do meanwhile; one that does not says nothing', async () => {
+  const next = 'Each ends with the time-out of its tool, and is unknown then. Do not send it under another key.';
+  answers = effects('state=executing', executing(3 * MINUTE));
+  expect((await status()).out).toContain(`1 call under way, 1 of them for longer than 2 minutes\n`);
+  expect((await status()).out).toContain(`\n  ${next}\n`);
+  answers = effects('state=executing', executing(MINUTE));
+  expect((await status()).out).not.toContain(next);
+});
+
+test('a pause says who set it, by the key where that has no user, and several approved calls wait', async () => {
+  const stopped = approval({ stopped: { at: ago(0), code: 'paused', message: 'm' } });
+  const bySomebody = (by: object) => ({ ...pause(ago(-MINUTE)), by });
+  answers = {
+    pauses: {
+      body: {
+        ...NOTHING,
+        pauses: [bySomebody({ user: 'maria', key_id: 'key_1' }), bySomebody({ user: null, key_id: 'key_2' })],
+      },
+    },
+    ...approvals('granted', stopped, stopped),
+  };
+  expect(await line('pauses')).toMatch(/^pauses +2 in force; .*, and 2 approved that wait for its end$/);
+  const { parts } = JSON.parse((await status('--json')).out);
+  expect(parts[6].rows.map((row: { readonly by: string }) => row.by)).toEqual(['maria', 'key_2']);
+});
+
+test('no name that an agent chose steers the terminal of whoever looks at night', async () => {
+  const odd = 'x\u202e\u001b[2K';
+  answers = {
+    ...effects('state=unknown', effect({ ...unknown, target: odd, idempotency_key: odd })),
+    ...approvals('pending', approval({ target: odd })),
+    readyz: { body: { ready: true, notes: [{ part: 'p', message: odd }] } },
+  };
+  const { out } = await status();
+  expect(out.match(/x\\u\{202e\}/g)).toHaveLength(4);
+  for (const control of ['\u202e', '\u001b']) expect(out).not.toContain(control);
+});
+
 test('a key of another workspace is told how to name its own', async () => {
   answers = { budgets: { status: 403, body: { code: 'wrong_workspace', detail: 'not of w' } } };
   expect((await status()).out).toMatch(

@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { EXIT_CODES, OF_COMMANDS } from '../../src/cli/exit-codes.ts';
+import { linesOf } from '../../src/cli/verify.ts';
 import { svc } from './run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-usage-'));
@@ -117,6 +118,17 @@ describe('help and usage', () => {
     expect(code).toBe(64);
     expect(out).toBe('');
   });
+});
+
+test.each([
+  [['--upstream', 'http://127.0.0.1:1']],
+  [['--openapi', 'a.yaml']],
+  [['--include', '*']],
+  [['--exclude', '*']],
+  [['--diff']],
+])('an MCP server that is an API as well, by %j: 64', async (more) => {
+  const { code, err } = await svc('init', '--mcp', 'x', ...more);
+  expect([code, err]).toEqual([64, expect.stringContaining('cannot be used with option')]);
 });
 
 describe('exit codes', () => {
@@ -260,6 +272,12 @@ describe('config check', () => {
     const second = await svc('config', 'check', both);
     expect([second.code, second.err]).toEqual([1, expect.stringContaining(`${brain}:1:35`)]);
     expect(second.err).toContain(rules);
+    const { findings } = JSON.parse((await svc('config', 'check', both, '--json')).out);
+    expect(findings.map((one: { readonly at: { readonly file: string } }) => one.at.file)).toEqual(
+      expect.arrayContaining([rules, brain]),
+    );
+    file('brain.yaml', '- { type: customer, id: c1, name: Acme }\n- { type: customer, id: c2, name: Other }\n');
+    expect((await svc('config', 'check', config)).out).toMatch(/^the brain's files hold: 2 entities$/m);
   });
 
   test('findings of the policies: 1, with line and column', async () => {
@@ -280,6 +298,9 @@ describe('config check', () => {
     expect(out).toContain(`${policy}:5:`);
     expect(out).toContain('    5 |   - { id: a, effect: allow, match: { tools: [x.y] } }');
     expect(code).toBe(0);
+    expect(out).toMatch(/^policies hold: 1 rule \(1 warning\)$/m);
+    const told = await svc('config', 'check', '--json', file('c.yaml', `policies: { paths: ["${policy}"] }\n`));
+    expect([told.code, JSON.parse(told.out)]).toMatchObject([0, { findings: [{ at: { file: policy, line: 5 } }] }]);
     const strict = await svc('config', 'check', '--strict', file('c.yaml', `policies: { paths: ["${policy}"] }\n`));
     expect(strict.err).toContain(`${policy}:5:`);
     expect(strict.code).toBe(1);
@@ -339,8 +360,25 @@ describe('verify', () => {
       });
   });
 
-  test('a file that is not there: 2', async () => {
+  test('a file that is not there, or a folder: 2', async () => {
     expect((await svc('verify', join(folder, 'absent'), '--trust', keys)).code).toBe(2);
+    expect(await svc('verify', folder, '--trust', keys)).toMatchObject({
+      code: 2,
+      err: `svc: ${folder} is a folder; name a file in it.`,
+    });
+  });
+
+  test('a bundle is read line by line, whatever pieces they come in, up to a bound', async () => {
+    const lines = async (of: string): Promise<readonly number[]> => {
+      const found: number[] = [];
+      for await (const line of linesOf(of)) found.push(line.length);
+      return found;
+    };
+    const long = file('long.jsonl', `a\n${'b'.repeat(2_500_000)}\n\nc`);
+    expect(await lines(long)).toEqual([2, 2_500_001, 1, 1]);
+    const most = 16 * 1024 ** 2;
+    expect(await lines(file('most.jsonl', 'b'.repeat(most)))).toEqual([most]);
+    await expect(lines(file('most.jsonl', 'b'.repeat(most + 1)))).rejects.toThrow('that no bundle has: it is too long');
   });
 });
 

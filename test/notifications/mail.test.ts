@@ -24,7 +24,7 @@ const MESSAGE: Message = {
   body: {},
 };
 
-const mailBy = (tls: 'required' | 'none', { port } = server, user = USER) =>
+const mailBy = (tls: 'required' | 'none', { port } = server, user = USER, network: 'any' | 'public' = 'any') =>
   send(
     {
       id: 'ops',
@@ -37,7 +37,7 @@ const mailBy = (tls: 'required' | 'none', { port } = server, user = USER) =>
       server: { host: '127.0.0.1', port, tls, user: user.name, password: user.password },
       from: 'gateway@svc.test',
       to: ['ops@svc.test'],
-      network: 'any',
+      network,
     },
     MESSAGE,
     0,
@@ -56,6 +56,20 @@ it('no mail and no password goes to a server with a certificate that is not trus
   onTestFinished(() => asking.close());
   expect(await mailBy('required', asking)).toMatchObject({ kind: 'failed', why: 'the connection failed (ESOCKET)' });
   expect(asking.mails).toEqual([]);
+});
+
+it('a mail that may go in clear goes so, whatever encryption a server offers', async () => {
+  const foreign = makeCa('of others').issue('127.0.0.1', { ip: '127.0.0.1' });
+  const offering = await startMailServer(null, 0, { ...foreign, isAsked: true });
+  onTestFinished(() => offering.close());
+  expect(await mailBy('none', offering, { name: '', password: '' })).toEqual({ kind: 'delivered' });
+});
+
+it('no mail goes to an address that is not public, where only those are allowed', async () => {
+  const before = server.mails.length;
+  const why = "the receiver's address is refused: it is a loopback address";
+  expect(await mailBy('none', server, USER, 'public')).toEqual({ kind: 'failed', why, afterMs: 0 });
+  expect(server.mails).toHaveLength(before);
 });
 
 it('a server that asks nobody gets no password', async () => {

@@ -101,7 +101,10 @@ describe('what is told', () => {
     await store.vote(voteRequest(approval, { verdict: 'reject' }));
     const call = { tool: 'payments.refund', agent_id: 'support-bot' };
     expect((await message()).body['data']).toMatchObject({ ...call, summary: 'Refund €800.00' });
-    const requirements = approval.requirements.map((one) => ({ ...one, summary: 'x'.repeat(601) }));
+    const [first] = approval.requirements;
+    if (first === undefined) throw new Error('nobody is asked');
+    // Of several rules that ask, the first says it.
+    const requirements = ['x'.repeat(601), 'of the second'].map((summary) => ({ ...first, summary }));
     const long = messageOf(LOST, { effect, approval: { ...approval, requirements } }, 'https://g.test');
     expect(long.body['data']).toMatchObject({ summary: `${'x'.repeat(600)}…` });
     expect(await store.erase({ workspace: WORKSPACE, effectId: effect.id, actor: PERSON })).toEqual({ kind: 'erased' });
@@ -152,11 +155,14 @@ describe('what is told', () => {
   });
 
   it('is a mail of plain lines, with the way to the call, which decides nothing', () => {
-    expect(mailText(said({ data: { reason: 'look' } }))).toBe(`The outcome of a call is not known: somebody has to look.
+    expect(
+      mailText(said({ data: { reason: 'look', scope: { tool: 'a.b' } } })),
+    ).toBe(`The outcome of a call is not known: somebody has to look.
 
 workspace: a/b
 effect_id: eff_1
 reason: look
+scope: {"tool":"a.b"}
 at: 1970-01-01T00:00:00.000Z
 
 Open the call: https://g.test/console/a%2Fb/effects/eff_1

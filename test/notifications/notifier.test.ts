@@ -154,15 +154,25 @@ const broken = (response: ServerResponse): void => void response.writeHead(500).
 
 it('where a part of the store is away, what is of the others is told, and what cannot be read waits', async () => {
   const { store, held } = outbox(waiting('1', 'away'), waiting('2', 'w'));
-  await withNotifier(store, async () => {
+  await withNotifier({ ...store, now: () => 10 }, async () => {
     await expect.poll(() => held.get('2')?.state.kind, PATIENT).toBe('delivered');
     expect(posted).toHaveLength(1);
     expect(held.get('1')).toMatchObject({
       attempts: 0,
       lastFailure: 'what it is about cannot be read',
-      state: { kind: 'waiting' },
+      state: { kind: 'waiting', dueAt: 5_010 },
     });
   });
+});
+
+it('a fault that is no outage of the store is reported, and what it was met with waits', async () => {
+  const { store, held } = many(1);
+  const odd = new Error('odd');
+  const effect: typeof store.effect = () => Promise.reject(odd);
+  const { notifier, faults } = begin({ ...store, effect });
+  await expect.poll(() => held.get('1')?.lastFailure, PATIENT).toBe('what it is about cannot be read');
+  await notifier.stop();
+  expect([faults[0], posted]).toEqual([odd, []]);
 });
 
 it('what is due is told at the beginning of a look, however long the ledgers take to be read', async () => {
@@ -190,8 +200,11 @@ it('what the ledgers bring is told in the same look', async () => {
     held.set('1', waiting('1', 'w'));
     return false;
   };
-  await withNotifier({ ...store, followLedgers, forgetDeliveries: async () => false }, () =>
-    until(() => posted.length === 1),
+  await withNotifier(
+    { ...store, followLedgers, forgetDeliveries: async () => false },
+    () => until(() => posted.length === 1),
+    // Also where the budgets cannot be read.
+    { observed: { hand: async () => {}, inspect: async () => void (await store.followLedgers([])) } },
   );
 }, 10_000);
 
@@ -277,6 +290,11 @@ it('a receiver that fails five times in a row is left alone, and twice as long a
 it('a receiver that takes nothing is known after three attempts, also after a restart, until it takes something', async () => {
   const twice = { ...waiting('1', 'w'), attempts: 2 };
   const { store, held } = outbox(twice);
+  const { counted, twoLooks } = lookingAt({ ...store, now: () => 0 });
+  await withNotifier(counted, async ({ notifier }) => {
+    await twoLooks();
+    expect(notifier.stuck()).toEqual([]);
+  });
   answers = [broken];
   await withNotifier(store, async ({ notifier, attempted }) => {
     await expect.poll(() => held.get('1')?.attempts, PATIENT).toBe(3);
@@ -322,18 +340,18 @@ it('what became of each attempt is told, with what the receiver asks to wait', a
 
 it('what was sent is not sent again where the store is away for the moment', async () => {
   const { store, held } = many(1);
-  let isAway = true;
+  const tried: number[] = [];
   const settleDelivery: typeof store.settleDelivery = async (before, after) => {
-    if (isAway) {
-      isAway = false;
-      throw new StoreUnavailable('a primary is down');
-    }
+    if (tried.push(performance.now()) === 1) throw new StoreUnavailable('a primary is down');
     await store.settleDelivery(before, after);
   };
   await withNotifier({ ...store, settleDelivery }, () =>
     expect.poll(() => held.get('1')?.state.kind, PATIENT).toBe('delivered'),
   );
   expect(posted).toHaveLength(1);
+  // And the store is not asked all the time.
+  const [first = 0, second = 0] = tried;
+  expect(second - first).toBeGreaterThan(400);
 });
 
 it('a stop waits for the attempt that is under way, and begins no other', async () => {
@@ -450,6 +468,43 @@ describe('of a fleet', () => {
       { isFleet: true },
     );
     expect(state.left).toBe(0);
+  });
+
+  it('a gateway that does not send looks once, where nobody is told', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const { state, store } = lease(many(0).store);
+    state.isOurs = false;
+    await withNotifier(
+      store,
+      async () => {
+        await until(() => state.asked === 1);
+        await new Promise((resolve) => setImmediate(resolve));
+        expect(vi.getTimerCount()).toBe(0);
+      },
+      { isFleet: true, receivers: () => NOBODY },
+    );
+  });
+
+  it('each gateway hands in what it has seen, and the one that sends looks at the budgets', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { counted, twoLooks } = lookingAt(many(0).store);
+    const { state, store } = lease(counted);
+    state.isOurs = false;
+    const seen: string[] = [];
+    const note = (what: string) => async (to: readonly Receiver[]) =>
+      void seen.push(`${what} for ${to.map(({ id }) => id).join()}`);
+    await withNotifier(
+      store,
+      async () => {
+        await twoLooks();
+        expect(new Set(seen)).toEqual(new Set(['seen for ops']));
+        state.isOurs = true;
+        vi.advanceTimersByTime(5_000);
+        await twoLooks();
+        expect(seen).toContain('budgets for ops');
+      },
+      { isFleet: true, observed: { hand: note('seen'), inspect: note('budgets') } },
+    );
   });
 
   it('a gateway that sends again after another has, tells the store anew who is to be told', async () => {

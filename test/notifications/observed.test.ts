@@ -3,6 +3,7 @@ import type { BudgetRow } from '../../src/effects/model/effect.ts';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { NOTIFICATION_EVENTS, type Receiver } from '../../src/effects/model/notification.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
 import { Observed } from '../../src/notifications/observed.ts';
 
 const OPS: Receiver = {
@@ -40,17 +41,19 @@ function watching(
   unsettled = () => 0,
   workspaces: readonly string[] = ['w'],
   limitOf = ({ limit }: BudgetRow): number => limit,
+  nearPercent = 90,
 ) {
   const told: (readonly [key: string, event: string])[] = [];
   const notified: (readonly [until: number, Parameters<Store['tellOnce']>[2]])[] = [];
   const untold: string[] = [];
-  const clock = { now: 1_000_000 };
+  const clock = { now: 1_000_000, isAway: false };
   const observed = new Observed({
     store: {
       now: () => clock.now,
       turns,
       budgets: async (workspace) => budgets(workspace),
       async tellOnce(key, until, notification) {
+        if (clock.isAway) throw new StoreUnavailable('a primary is down');
         told.push([key, notification.event]);
         notified.push([until, notification]);
       },
@@ -60,7 +63,7 @@ function watching(
     },
     workspaces: () => workspaces,
     limitOf,
-    nearPercent: () => 90,
+    nearPercent: () => nearPercent,
     unsettled,
   });
   return { observed, told, notified, untold, clock };
@@ -217,6 +220,49 @@ it('effects that retention must leave are told of once a day', async () => {
   clock.now = 87_400_000;
   await observed.inspect(receivers);
   expect(notified).toHaveLength(2);
+});
+
+it('what the store did not take is told when it is back', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  const { observed, told, clock } = watching(() => [ROW]);
+  const receivers = [OPS];
+  observed.quarantined('mcp.see', 'changed');
+  clock.isAway = true;
+  await expect(observed.hand(receivers)).rejects.toThrow(StoreUnavailable);
+  await expect(observed.inspect(receivers)).rejects.toThrow(StoreUnavailable);
+  clock.isAway = false;
+  vi.advanceTimersByTime(15_000);
+  await observed.hand(receivers);
+  await observed.inspect(receivers);
+  expect(told.map(([, event]) => event)).toEqual(['tool.quarantined', 'budget.near_limit']);
+});
+
+it('budgets are read every 15 s, also for who is told of one workspace', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  let reads = 0;
+  const { observed } = watching(() => {
+    reads += 1;
+    return [];
+  });
+  const receivers: readonly Receiver[] = [{ ...OPS, workspaces: ['w'] }];
+  for (const [passed, sum] of [
+    [0, 1],
+    [14_999, 1],
+    [1, 2],
+  ] as const) {
+    vi.advanceTimersByTime(passed);
+    await observed.inspect(receivers);
+    expect(reads).toBe(sum);
+  }
+});
+
+it.each([
+  [50, 1],
+  [91, 0],
+])('a budget that is used to 90 percent is near its limit from %i percent on: %i', async (percent, times) => {
+  const { observed, told } = watching(() => [ROW], undefined, undefined, undefined, undefined, percent);
+  await observed.inspect([OPS]);
+  expect(told).toHaveLength(times);
 });
 
 it('budgets are not read where nobody wants to know', async () => {

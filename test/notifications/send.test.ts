@@ -45,8 +45,12 @@ beforeEach(() => {
   came = null;
 });
 
-const attempt = (format: 'standard' | 'slack', secrets: readonly string[]): Promise<Attempted> => {
-  const common = { id: 'ops', name: 'ops', events: ['pause.set'], workspaces: null, network: 'any' } as const;
+const attempt = (
+  format: 'standard' | 'slack',
+  secrets: readonly string[],
+  network: 'any' | 'public' = 'any',
+): Promise<Attempted> => {
+  const common = { id: 'ops', name: 'ops', events: ['pause.set'], workspaces: null, network } as const;
   const receiver: Receiver = { ...common, format, url, secrets, retryFirstMs: 1_000, retryForMs: 1_000 };
   return send(receiver, MESSAGE, Date.now());
 };
@@ -76,6 +80,15 @@ describe('a notification', () => {
       expect(came?.headers['content-type']).toBe('application/json; charset=utf-8');
       expect(came?.headers['user-agent']).toMatch(/^svc-gateway\/\d+\.\d+\.\d+/);
       expect(came?.headers).not.toHaveProperty('webhook-signature');
+    },
+  );
+
+  it.each(['standard', 'slack'] as const)(
+    'goes to no address that is not public, where only those are allowed: %s',
+    async (format) => {
+      const why = "the receiver's address is refused: it is a loopback address";
+      expect(await attempt(format, [NOW], 'public')).toEqual({ kind: 'failed', why, afterMs: 0 });
+      expect(came).toBeNull();
     },
   );
 
