@@ -92,7 +92,7 @@ test('a caller that speaks HTTP/1.0 knows no trailers, and gets the answer witho
   const answer = await textOf(socket);
   expect(answer).toMatch(/^HTTP\/1\.1 200 /);
   expect(answer.toLowerCase()).not.toContain('trailer');
-  expect(answer.endsWith(`\r\n\r\n${EVENT}`)).toBe(true);
+  expect(answer.endsWith(`\r\n\r\n${String(EVENT)}`)).toBe(true);
 });
 
 test('an answer without a body announces no trailers: it could not send them', async () => {
@@ -124,7 +124,10 @@ test('events that are packed are no events to whoever passes them on: nothing is
 
 test('what failed, or is not known, does not end as if it had happened', async () => {
   for (const [type, expected] of [
-    ['text/event-stream', { text: `${EVENT}event: error\ndata: {"decision":"unknown_effect"}\n\n`, complete: true }],
+    [
+      'text/event-stream',
+      { text: `${String(EVENT)}event: error\ndata: {"decision":"unknown_effect"}\n\n`, complete: true },
+    ],
     ['audio/mpeg', { text: null, complete: false }],
   ] as const)
     for (const decision of ['unknown_effect', 'failed']) {
