@@ -64,7 +64,7 @@ function answerOf(truncated: boolean, kept?: KeptResult): ReturnType<typeof outc
 }
 
 /** The outcome of a call that ran before, and what is kept of its answer. */
-function repeated(result: KeptResult): RunOutcome {
+function repeated(result: KeptResult | null): RunOutcome {
   return {
     decision: 'duplicate_blocked',
     ...OUTCOME,
@@ -146,7 +146,7 @@ describe('links in the answer to a write', () => {
     return linkedAnswer(ports, { kind: 'outcome', outcome }, { ...CONTEXT, links: [['url']] });
   };
 
-  test.each([null, 'identity'])('lead to the gateway (content-encoding: %s)', async (coding) => {
+  test.each([null, 'identity', 'Identity'])('lead to the gateway (content-encoding: %s)', async (coding) => {
     const answer = await linked(coding);
     expect([answer.status, String(answer.body)]).toEqual([201, '{"url":"https://gateway.test/shop/v1/notes/1"}']);
   });
@@ -298,6 +298,13 @@ describe('what is no decision, as the libraries of the route read it', () => {
     },
   );
 
+  test('says of a fault where it is, and has at most 1,000 characters of it', () => {
+    const errors = [{ path: '/params/a', message: `is ${'x'.repeat(2000)}` }];
+    const problem = { code: 'invalid_request', detail: 'It cannot be.', errors, retryAfterMs: null } as const;
+    const { message } = JSON.parse(String(problemAnswer(PORTS, problem, CONTEXT.request).body));
+    expect([message.slice(0, 28), message.length]).toEqual(['It cannot be. /params/a is x', 1000]);
+  });
+
   test('kubernetes: a Status', () => {
     const problem = { code: 'invalid_key' as const, detail: 'Which key?', errors: [], retryAfterMs: null };
     const style = { errorFormat: 'kubernetes', finalStatus: null } as const;
@@ -358,6 +365,71 @@ test.each(FORMATS)('%s: an answer without receipt and result has at most 1,500 b
     { ...CONTEXT, style: { errorFormat, finalStatus: null } },
   );
   expect(JSON.parse(String(whole.body))).not.toHaveProperty('truncated');
+});
+
+test('what is short enough but for one text keeps what an agent plans anew by; bytes count, and not characters', () => {
+  const drifted: RunOutcome = {
+    decision: 'denied_claim',
+    ...OUTCOME,
+    reason: { code: 'state_drift', message: 'No.' },
+    mismatches: [
+      { field: 'status', assumed: 'open', current: 'closed' },
+      { field: 'owner', assumed: 'tom', current: null },
+    ],
+  };
+  const answer = (target: string) =>
+    JSON.parse(String(outcomeAnswer(PORTS, { kind: 'outcome', outcome: { ...drifted, target } }, CONTEXT).body));
+  const fits = 'x'.repeat(600);
+  expect(answer(fits)).toMatchObject({ target: fits, mismatches: drifted.mismatches });
+  // As many characters, and twice the bytes.
+  const cut = answer('ü'.repeat(600));
+  expect(cut).toMatchObject({ truncated: true, mismatches: drifted.mismatches });
+  expect(cut.target.length).toBeLessThan(600);
+});
+
+test('what has a receipt, or a result, is whole, however long it is', () => {
+  const target = 'x'.repeat(1024);
+  const reason = { code: 'already_committed', message: 'm'.repeat(1000) } as const;
+  const message = { kind: 'message', body: { kind: 'json', value: { a: 1 } }, truncated: false } as const;
+  const shown = (outcome: RunOutcome) => {
+    const { body } = outcomeAnswer(PORTS, { kind: 'outcome', outcome: { ...outcome, target, reason } }, CONTEXT);
+    return JSON.parse(String(body));
+  };
+  const failed: RunOutcome = {
+    decision: 'failed',
+    ...OUTCOME,
+    reason,
+    result: message,
+    answer: null,
+    settlement: 'done',
+  };
+  for (const [outcome, has] of [
+    [repeated(null), { receipt: {} }],
+    [failed, { result: { a: 1 } }],
+  ] as const) {
+    const whole = shown(outcome);
+    expect(whole).toMatchObject({ target, reason, ...has });
+    expect(whole).not.toHaveProperty('truncated');
+  }
+});
+
+test('who has to find out what happened is told of the probe, where the tool has one', () => {
+  const outcome: RunOutcome = {
+    decision: 'unknown_effect',
+    ...OUTCOME,
+    reason: { code: 'outcome_unknown', message: 'Who knows?' },
+    safeToRetry: false,
+    settlement: 'done',
+  };
+  const times = { everyMs: 1, afterMs: 1, forMs: 0 };
+  const probe = { read: makeTool({ kind: 'read' }), params: {}, happened: {}, notHappened: {}, ...times };
+  const linksOf = (tool: ReturnType<typeof makeTool>) => {
+    const ports = { ...PORTS, catalog: () => createCatalog([tool]) };
+    return JSON.parse(String(outcomeAnswer(ports, { kind: 'outcome', outcome }, CONTEXT).body)).links;
+  };
+  const effect = 'http://gateway/v1/workspaces/demo/effects/eff_1';
+  expect(linksOf(makeTool({ name: 'notes.add', probe }))).toMatchObject({ probe: `${effect}/probe` });
+  expect(linksOf(makeTool({ name: 'notes.add' }))).toEqual(expect.not.objectContaining({ probe: expect.anything() }));
 });
 
 test('figures of a shared budget are for people: an agent, or a key with a profile, gets a level', () => {
@@ -469,6 +541,26 @@ describe('the answer to a write', () => {
       expect(answer.headers).not.toHaveProperty('x-should-retry');
       expect(kept(body, 'conflict').status).toBe(409);
     }
+  });
+
+  test('that another request got, as people approved it meanwhile, is given as the first one', () => {
+    const committed: RunOutcome = {
+      ...BASE,
+      decision: 'committed',
+      receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
+      answer: null,
+      result: { kind: 'http', status: 201, headers: {}, body: { kind: 'text', value: 'done' }, truncated: false },
+      accepted: false,
+      responseTruncated: false,
+      settlement: 'done',
+    };
+    const { status, headers, body } = answerTo(committed, { onDuplicate: 'conflict' });
+    expect([status, body]).toEqual([201, 'done']);
+    expect(headers).not.toHaveProperty('idempotency-replayed');
+    // Where none was kept, libraries have to take the decision for what it is.
+    const style = { errorFormat: 'slack', finalStatus: null } as const;
+    const none = answerTo({ ...committed, result: null }, { style });
+    expect([none.status, JSON.parse(String(none.body))]).toMatchObject([200, { ok: true, decision: 'committed' }]);
   });
 
   test('that is the gateway’s own says so, and is not repeated by libraries where it is final', () => {

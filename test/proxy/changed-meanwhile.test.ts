@@ -71,7 +71,7 @@ test('a configuration that changed while the body came in: the old route runs no
     change();
     bring();
   });
-  expect(read).toMatchObject({ kind: 'problem', problem: { code: 'not_ready' } });
+  expect(read).toMatchObject({ kind: 'problem', problem: { code: 'not_ready', retryAfterMs: 1000 } });
 });
 
 test('nor one that changed while others had their turn after a large body', async () => {

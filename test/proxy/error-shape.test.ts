@@ -35,6 +35,7 @@ test.each([
   ['problem', 500, 'api_error'],
   ['in_progress', 409, 'api_error'],
   ['unknown_effect', 504, 'api_error'],
+  ['unknown_effect', 409, 'api_error'],
   ['denied_policy', 403, 'invalid_request_error'],
   ['problem', 400, 'invalid_request_error'],
 ])('stripe has an error class for %s with %d: %s', (decision, status, type) => {

@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ConnectionCap } from '../../src/api/connection-cap.ts';
 import { Front } from '../../src/api/front.ts';
-import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
+import { type ProxiedWorld, rawExchange, startProxiedWorld } from './gateway.ts';
 
 let world: ProxiedWorld;
 beforeAll(async () => {
@@ -101,6 +101,43 @@ describe('what goes past the router is answered as the router answers it, to the
     expect(straight).toMatch(/^HTTP\/1\.1 \d{3} /);
     expect(straight).toBe(await bytesOf(sent, ROUTED));
   });
+});
+
+test.each([
+  ['straight', '', []],
+  ['straight, and answered by the router', 'mode:empty', []],
+  ['through the router', '', ROUTED],
+])('one line of the log tells of a write, whichever way it goes: %s', async (way, note, extra) => {
+  const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+  const body = JSON.stringify({ amount: 5, note });
+  const head = [
+    'POST /shop/v1/shops/s1/orders HTTP/1.1',
+    `host: ${new URL(world.url).host}`,
+    `x-api-key: ${world.keys.bot}`,
+    `idempotency-key: line-${way.length}`,
+    'content-type: application/json',
+    `content-length: ${body.length}`,
+    `traceparent: 00-${trace}-00f067aa0ba902b7-01`,
+    ...extra,
+    'connection: close',
+  ];
+  const sent = `${head.join('\r\n')}\r\n\r\n${body}`;
+  const text = await rawExchange(world.url, sent);
+  const found = (name: string) => new RegExp(`^${name}: (\\S+)`, 'im').exec(text)?.[1];
+  const lines = () => world.accessed.filter(({ requestId }) => requestId === found('x-request-id'));
+  await expect.poll(lines).toMatchObject([
+    {
+      method: 'POST',
+      tool: 'orders.create',
+      decision: 'committed',
+      effectId: found('svc-effect-id'),
+      traceId: trace,
+      bytesIn: sent.length,
+      bytesOut: text.length,
+      lasts: false,
+      cut: false,
+    },
+  ]);
 });
 
 test('while the gateway closes, a write on a connection that is open is refused', async () => {

@@ -4,15 +4,18 @@ import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { RequestTemplate } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { readQuery } from '../../src/proxy/arrival.ts';
 import { readRequest } from '../../src/proxy/governed.ts';
+import { contentFault } from '../../src/proxy/read-content.ts';
 import type { UploadLimits } from '../../src/proxy/ports.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { openSpool, type Spool } from '../../src/upstreams/http/spool.ts';
+import { TinyPieces } from '../../src/bytes/gathered.ts';
+import { PIECES_A_TURN } from '../../src/bytes/pieces-a-turn.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 import { NO_SPOOL, UPLOADS } from './uploads.ts';
@@ -32,6 +35,8 @@ interface Asked {
   readonly limits?: UploadLimits;
   /** Whether the request says how long its body is. */
   readonly declared?: boolean;
+  /** What it says, where that is not so. */
+  readonly length?: number;
   /** What comes behind the body, each part in a turn of its own. */
   readonly later?: readonly string[];
   /** The caller goes before the body is whole. */
@@ -55,7 +60,7 @@ async function read(request: Partial<RequestTemplate>, asked: Asked) {
       ? {}
       : asked.declared === false
         ? { 'transfer-encoding': 'chunked' }
-        : { 'content-length': String(Buffer.byteLength(body)) }),
+        : { 'content-length': String(asked.length ?? Buffer.byteLength(body)) }),
     ...(type === null ? {} : { 'content-type': type }),
     ...(coding === undefined ? {} : { 'content-encoding': coding }),
   };
@@ -206,6 +211,40 @@ describe('a body of another kind is refused with the line that would take it', (
     expect(await found('{"x":"y"}')).toMatchObject({ code: 'invalid_request', paths: ['/body'] });
   });
 
+  test.each([
+    ['gzip', gzipSync],
+    ['x-gzip', gzipSync],
+    [' GZip ', gzipSync],
+    ['deflate', deflateSync],
+    ['br', brotliCompressSync],
+    ['Identity', String],
+    [' ', String],
+  ] as const)('a body in the coding %j is read, and goes on without it', async (coding, packed) => {
+    expect(await read({ body: ['x'] }, { coding, body: packed('{"x":"y"}') })).toMatchObject({
+      params: { x: 'y' },
+      body: '{"x":"y"}',
+    });
+  });
+
+  test('another coding is refused with those that are taken, also where the same type came plain before', async () => {
+    const ours = 'This route inspects bodies: send them without Content-Encoding';
+    const tool = makeTool({ request: { method: 'POST', path: '/x', query: [], headers: {}, body: ['x'] } });
+    const plain = { 'content-type': 'application/json' };
+    expect(contentFault(tool, plain)).toBeNull();
+    for (const coding of ['zstd', 'gzip, gzip'])
+      expect(contentFault(tool, { ...plain, 'content-encoding': coding })).toMatchObject({
+        code: 'unsupported_media_type',
+        detail: `${ours}, or with gzip, deflate or br.`,
+      });
+    expect(contentFault(tool, { ...plain, 'content-encoding': 'br' })).toBeNull();
+    expect(await read({ body: ['x'] }, { coding: 'br', body: '{"x":"y"}' })).toMatchObject({
+      code: 'invalid_request',
+      detail: 'The body is not br.',
+    });
+    const file = { body: [], bodyType: 'opaque', bodyAs: 'x' } as const;
+    expect(await read(file, { type: 'a/b', coding: 'br', body: 'x' })).toMatchObject({ detail: `${ours}.` });
+  });
+
   test.each(['multipart', 'opaque'] as const)('%s has no Content-Encoding', async (bodyType) => {
     const request = bodyType === 'opaque' ? { bodyType, bodyAs: 'x' } : { bodyType };
     const type = 'multipart/form-data; boundary=b';
@@ -262,9 +301,13 @@ describe('files', () => {
     expect(busy).toMatchObject({
       code: 'busy',
       retryAfterMs: 1000,
-      detail: expect.stringContaining('Nothing was sent'),
+      detail: expect.stringMatching(/now: the files of .* take up .*\. Nothing was sent; send it again\.$/),
     });
     await other.discard();
+    // A body that says that it is too long is not waited for.
+    expect(await read(opaque, { type: 'a/b', body: 'x', length: 151, leaves: true, ...uploads })).toMatchObject({
+      code: 'too_large',
+    });
     // What was refused has left nothing behind, not of the files before it either.
     const type = 'multipart/form-data; boundary=b';
     const second = await read(
@@ -289,6 +332,47 @@ describe('files', () => {
     expect(await read(opaque, sent)).toMatchObject({ code: 'invalid_request', detail: expect.stringContaining('key') });
     expect(spool.used()).toBe(0);
     expect(await read(opaque, { ...sent, body: body.replace('t', 'T') })).toHaveProperty('params');
+  });
+
+  test('count with all pieces of a body, up to what is taken and no further', async () => {
+    // Each is large enough to come as a piece of its own.
+    const [body, rest] = ['x'.repeat(20_000), 'y'.repeat(20_000)];
+    const room = { file: 50_000, request: 40_000, all: 100_000, fields: 100 };
+    const taken = (...later: string[]) =>
+      read(opaque, { type: 'a/b', body, later, declared: false, spool, limits: room });
+    expect(await taken(rest)).toHaveProperty('params');
+    expect(await taken(`${rest}y`)).toMatchObject({ code: 'too_large' });
+  });
+
+  test.each([
+    ['a file', opaque, 'a/b'],
+    ['JSON', { body: '*' }, 'application/json'],
+  ] as const)('a body in tiny pieces is refused for that: %s', async (_what, request, type) => {
+    const later = Array.from({ length: 2 * PIECES_A_TURN }, () => 'x');
+    expect(await read(request, { type, body: 'x', later, declared: false, spool })).toMatchObject({
+      code: 'invalid_request',
+      detail: TinyPieces.DETAIL,
+    });
+  });
+
+  test('the fields beside them are bounded by themselves, in bytes and in number', async () => {
+    const field = (name: string, text: string) =>
+      `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${text}\r\n`;
+    const form = (...fields: readonly string[]) =>
+      read(
+        { body: '*', bodyType: 'multipart' },
+        {
+          type: 'multipart/form-data; boundary=b',
+          body: `${fields.join('')}--b--\r\n`,
+          spool,
+          limits: { file: 1e6, request: 1e6, all: 1e7, fields: 10_000 },
+        },
+      );
+    expect(await form(field('a', 'x'.repeat(9_000)))).toHaveProperty('params');
+    expect(await form(field('a', 'x'.repeat(10_001)))).toMatchObject({ code: 'invalid_request', paths: ['/body'] });
+    const fields = Array.from({ length: 101 }, (_, at) => field(`f${at}`, 'x'));
+    expect(await form(...fields.slice(0, 100))).toHaveProperty('params');
+    expect(await form(...fields)).toMatchObject({ code: 'invalid_request', paths: ['/body'] });
   });
 
   test('of a caller that goes before they are whole are nobody’s', async () => {

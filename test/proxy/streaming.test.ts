@@ -37,7 +37,8 @@ async function startPassing(
   await once(upstream, 'listening');
   const url = at?.url ?? `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
   const pool = createStream({ url, connections: 1, network: 'any', timeoutMs: 20_000, tls: at?.tls ?? null });
-  const app = Fastify();
+  const logged: string[] = [];
+  const app = Fastify({ logger: { level: 'warn', stream: { write: (line: string) => void logged.push(line) } } });
   app.decorateReply('lastHeaders', () => {});
   const recorded: (number | null)[] = [];
   const arrived: string[] = [];
@@ -91,7 +92,7 @@ async function startPassing(
     await app.close();
     await pool.destroy();
   });
-  return { url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`, recorded, arrived, heard };
+  return { url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`, recorded, arrived, heard, logged };
 }
 
 test('a stream of events begins before its first event', async () => {
@@ -104,7 +105,7 @@ test('a stream of events begins before its first event', async () => {
 });
 
 test('an upstream that breaks off is answered for before its first byte, and cut after it', async () => {
-  const { url, recorded, heard } = await startPassing((socket, request) => {
+  const { url, recorded, heard, logged } = await startPassing((socket, request) => {
     socket.end(
       `HTTP/1.1 200 OK\r\nx-secret: a\r\ncontent-length: 9\r\n\r\n${request.includes('/after') ? 'some' : ''}`,
     );
@@ -120,6 +121,7 @@ test('an upstream that breaks off is answered for before its first byte, and cut
   expect(after.status).toBe(200);
   await expect(after.text()).rejects.toThrow('terminated');
   expect(recorded).toEqual([200, 200]);
+  expect(logged.map((line) => JSON.parse(line).msg)).toEqual(Array(2).fill('a read was not answered as a whole'));
   // It has answered, however badly.
   expect(heard).toEqual([null, null]);
 });
@@ -184,7 +186,12 @@ test.each([
     'true',
     'true',
   ]);
-  expect(await answer.json()).toMatchObject({ did_it_happen: 'no', safe_to_retry: true, next: 'retry' });
+  const docs = 'http://gateway/docs/errors/upstream_refused';
+  const body = await answer.json();
+  expect(body).toMatchObject({ did_it_happen: 'no', safe_to_retry: true, next: 'retry', links: { docs } });
+  // Whose read it was, and nothing of the key.
+  expect(body).toMatchObject({ tool: 'get', agent_id: 'bot', reason: { code: 'upstream_refused' } });
+  expect(body).toMatchObject({ message: expect.any(String), ...(errorFormat === 'slack' ? { ok: false } : {}) });
 });
 
 test('an answer without a body has none, whatever length it names, also where links are looked for', async () => {
@@ -259,26 +266,27 @@ test('an upstream is not heard to its end where its caller has left', async () =
   const [answer] = (await once(sending, 'response')) as [IncomingMessage];
   answer.on('error', () => {});
   sending.destroy();
-  await expect.poll(() => ended).toBe(true);
+  // Sooner than the upstream's own time-out would end it.
+  await expect.poll(() => ended, { timeout: 15_000 }).toBe(true);
 });
 
 const LINKED = '{"url":"/a/b","n":1}';
 
-test.each([200, 404])(
-  'links in a body (%i) are the gateway’s, and nothing is said of the bytes that came',
-  async (status) => {
-    const { url } = await startPassing(
-      (socket) =>
-        socket.write(
-          `HTTP/1.1 ${status} So\r\ncontent-type: application/json\r\ncontent-length: ${LINKED.length}\r\ncontent-digest: sha-256=:a:\r\n\r\n${LINKED}`,
-        ),
-      { links: [['url']] },
-    );
-    const answer = await fetch(url);
-    expect(answer.headers.get('content-digest')).toBeNull();
-    expect(await answer.json()).toEqual({ url: '/x/a/b', n: 1 });
-  },
-);
+test.each([
+  [200, 'identity'],
+  [404, 'Identity'],
+])('links in a body (%i) are the gateway’s, and nothing is said of the bytes that came', async (status, coding) => {
+  const { url } = await startPassing(
+    (socket) =>
+      socket.write(
+        `HTTP/1.1 ${status} So\r\ncontent-type: application/json\r\ncontent-encoding: ${coding}\r\ncontent-length: ${LINKED.length}\r\ncontent-digest: sha-256=:a:\r\n\r\n${LINKED}`,
+      ),
+    { links: [['url']] },
+  );
+  const answer = await fetch(url);
+  expect(answer.headers.get('content-digest')).toBeNull();
+  expect(await answer.json()).toEqual({ url: '/x/a/b', n: 1 });
+});
 
 // docs/upstreams/rest.md: "What cannot be followed is not passed on: an answer that is compressed all the same, that is
 // no JSON, is nested more than 1,000 deep, or holds an address of more than 16 KiB."
