@@ -79,11 +79,11 @@ const longIn = (part: readonly Measured[]): readonly string[] => part.flatMap(({
  * status. The goal for `src` and `packages` is 58,000 lines, 30 long functions, 950 types, and no long file anywhere.
  */
 const CEILINGS: readonly (readonly [what: string, ceiling: number, measured: number | readonly string[]])[] = [
-  ['lines in src and packages', 98_088, sum(core.map(({ lines }) => lines))],
+  ['lines in src and packages', 98_075, sum(core.map(({ lines }) => lines))],
   ['lines in client and console', 6_636, sum(outer.map(({ lines }) => lines))],
   ['functions longer than 70 lines in src and packages', 28, longIn(core)],
   ['functions longer than 70 lines in client and console', 13, longIn(outer)],
-  ['interfaces and types at the top of a file in src and packages', 1_227, sum(core.map(({ types }) => types))],
+  ['interfaces and types at the top of a file in src and packages', 1_226, sum(core.map(({ types }) => types))],
   ['files longer than 500 lines', 0, longFiles],
 ];
 
