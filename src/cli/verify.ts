@@ -115,10 +115,10 @@ export function addReceipts(program: Command, { terminal }: CliContext): void {
   ).action(async (options: GatewayAccess) => {
     const url = `${(await connect(options)).baseUrl}/.well-known/jwks.json`;
     const asked = fetch(url).then((answer) => (answer.ok ? answer.json() : null));
-    const set = (await asked.catch(fetchFailure)) as Json;
+    const failed = (error: unknown) => Promise.reject(new CommandFailure(`${url}: ${fetchFailure(error)}`));
+    const set = (await asked.catch(failed)) as Json;
     const keys = isJsonObject(set) && isJsonArray(set['keys']) ? set['keys'].filter(isJsonObject) : [];
-    const why = typeof set === 'string' ? set : 'it does not say which keys sign receipts';
-    if (keys.length === 0) throw new CommandFailure(`${url}: ${why}`);
+    if (keys.length === 0) throw new CommandFailure(`${url}: it does not say which keys sign receipts`);
     if (options.json) return terminal.out(json(set));
     const time = (at: Json | undefined): string => (typeof at === 'number' ? new Date(at * 1000).toISOString() : '');
     const rows = keys.map((jwk) => [receiptKeyOf(jwk)?.kid ?? 'of another kind', time(jwk['iat']), time(jwk['exp'])]);

@@ -975,6 +975,9 @@ test('svc receipts keys: since when each signs, and until when a retired one did
     expect([of, rest]).toEqual([`svc: ${url}/.well-known/jwks`, [expect.stringMatching(why)]]);
   };
   await fault(/^[^\n]+ is not valid JSON$/);
+  // What it says is never taken for the reason.
+  says = '"all is well"';
+  await fault(/^it does not say which keys sign receipts$/);
   [status, says] = [404, JSON.stringify({ keys: [key] })];
   await fault(/^it does not say which keys sign receipts$/);
   await new Promise((resolve) => other.close(resolve));
