@@ -170,6 +170,8 @@ async function heapOf(world: CostWorld, door: Door): Promise<Costs> {
     const lasted = performance.now() - began;
     const { main, others } = await world.ask<Heap>('take heap');
     if (!isDone) continue;
+    // What the writes left to be done later is theirs, and no part of the rest.
+    await sleep(RESTING_MS);
     await world.ask('start heap');
     await sleep(RESTING_MS);
     const atRest = await world.ask<Heap>('take heap');
