@@ -212,10 +212,7 @@ it('what waits for a sync is not answered by it when another sync of the file ha
   hold();
   const said: string[] = [];
   const wait = (name: string): void =>
-    journal.add(
-      { answer: () => void said.push(`${name}: answered`), fail: () => void said.push(`${name}: failed`) },
-      false,
-    );
+    journal.add({ answer: () => void said.push(`${name}: answered`), fail: () => void said.push(`${name}: failed`) });
   wait('under way');
   wait('behind it');
   journal.distrust(EIO);
@@ -231,16 +228,16 @@ describe('a thread that may wait for the disk', () => {
   const opened = (mayWait = true, faulted: (error: Error) => void = () => {}) => {
     const journal = createSyncQueue(join(path, 'store.db-wal'), 8192, mayWait, faulted);
     const said: string[] = [];
-    const add = (name: string, isLone: boolean): void =>
-      journal.add({ answer: () => void said.push(name), fail: () => void said.push(`${name}: failed`) }, isLone);
+    const add = (name: string): void =>
+      journal.add({ answer: () => void said.push(name), fail: () => void said.push(`${name}: failed`) });
     /** Nothing is known of the disk before its first sync; on a slow one that is tried until one is short. */
     const afterShortSync = async (): Promise<void> => {
       do {
         said.length = 0;
         disk.waitedFor = 0;
-        add('first', true);
+        add('first');
         await journal.finish();
-        add('second', true);
+        add('second');
         await journal.finish();
       } while (disk.waitedFor === 0);
       said.length = 0;
@@ -249,14 +246,14 @@ describe('a thread that may wait for the disk', () => {
     return { journal, said, add, afterShortSync };
   };
 
-  it('does so for a lone commit after a short sync, and the answer is there at once', async () => {
+  it('does so for a commit after a short sync, and the answer is there at once', async () => {
     const { journal, said, add, afterShortSync } = opened();
     await afterShortSync();
     disk.waitMs = 3;
-    add('slow', true);
+    add('slow');
     expect([said, disk.waitedFor]).toEqual([['slow'], 1]);
     disk.waitMs = 0;
-    add('after a slow one', true);
+    add('after a slow one');
     expect([said, disk.waitedFor]).toEqual([['slow'], 1]);
     await journal.finish();
     expect(said).toEqual(['slow', 'after a slow one']);
@@ -267,41 +264,70 @@ describe('a thread that may wait for the disk', () => {
     const { journal, said, add, afterShortSync } = opened();
     await afterShortSync();
     disk.waitMs = 3;
-    add('slow', true);
+    add('slow');
     disk.waitMs = 0;
     for (let n = 0; n < 16; n += 1) {
       hold();
-      add('beside', true);
+      add('beside');
       await sleep(2);
       release();
       await journal.finish();
     }
     expect([said.length, disk.waitedFor]).toEqual([17, 1]);
-    add('waited for', true);
+    add('waited for');
     expect([said.length, disk.waitedFor]).toEqual([18, 2]);
     journal.close();
   });
 
-  it('does not where something else is to be done, or a sync is under way', async () => {
+  it('does so for what was committed during a sync beside it, after the answers that this one covers', async () => {
     const { journal, said, add, afterShortSync } = opened();
     await afterShortSync();
+    disk.waitMs = 3;
+    add('slow');
+    disk.waitMs = 0;
+    const answered: [string, number][] = [];
+    const note = (name: string): void =>
+      journal.add({ answer: () => void answered.push([name, disk.waitedFor]), fail: () => {} });
+    for (let n = 0; n < 16; n += 1) {
+      hold();
+      note('beside');
+      if (n === 15) note('meanwhile');
+      await sleep(2);
+      release();
+      await journal.finish();
+    }
+    expect([said, answered.length]).toEqual([['slow'], 17]);
+    expect(answered.slice(-2)).toEqual([
+      ['beside', 1],
+      ['meanwhile', 2],
+    ]);
+    journal.close();
+  });
+
+  it('does not where a sync is under way', async () => {
+    const { journal, said, add, afterShortSync } = opened();
+    await afterShortSync();
+    disk.waitMs = 3;
+    add('slow');
+    disk.waitMs = 0;
     hold();
-    add('one of several', false);
-    add('alone, while it runs', true);
-    expect([said, disk.waitedFor]).toEqual([[], 0]);
+    add('beside');
+    add('while it runs');
+    expect([said, disk.waitedFor]).toEqual([['slow'], 1]);
     release();
     await journal.finish();
-    expect(said).toEqual(['one of several', 'alone, while it runs']);
+    expect(said).toEqual(['slow', 'beside', 'while it runs']);
     journal.close();
   });
 
   it('is never the gateway’s own', async () => {
     const { journal, said, add } = opened(false);
     for (let n = 0; n < 5; n += 1) {
-      add('lone', true);
+      add('lone');
+      add('while it runs');
       await journal.finish();
     }
-    expect([said.length, disk.waitedFor]).toEqual([5, 0]);
+    expect([said.length, disk.waitedFor]).toEqual([10, 0]);
     journal.close();
   });
 
@@ -310,9 +336,9 @@ describe('a thread that may wait for the disk', () => {
     const { journal, said, add, afterShortSync } = opened(true, (error) => void faults.push(error));
     await afterShortSync();
     disk.fault = EIO;
-    add('lone', true);
+    add('lone');
     disk.fault = null;
-    add('later', true);
+    add('later');
     expect([said, faults]).toEqual([['lone: failed', 'later: failed'], [EIO]]);
     journal.close();
   });

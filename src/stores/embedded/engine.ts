@@ -304,7 +304,7 @@ function runEngine(
     };
     const hasWritten = commits !== store.takenCommits;
     store.takenCommits = commits;
-    if (hasWritten) journal.add(transaction, jobs.length === 1 && queue.length === 0);
+    if (hasWritten) journal.add(transaction);
     else journal.join(transaction);
   }
 

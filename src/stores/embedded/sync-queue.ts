@@ -15,20 +15,19 @@ export type SyncQueue = ReturnType<typeof createSyncQueue>;
 const SHORT_MS = 1;
 
 /**
- * After a sync that was not short, so many lone commits are not waited for. Then the disk is tried again: on a busy
+ * After a sync that was not short, so many commits are not waited for. Then the disk is tried again: on a busy
  * machine to wake the threads takes longer than that, and a sync beside this thread tells little of the disk.
  */
 const NOT_WAITED_FOR = 16;
 
 /**
- * With `synchronous = FULL`, a commit blocks its thread until the disk is done. Here the thread continues with the next
- * transaction. A commit only writes the journal (`synchronous = NORMAL`). A sync of the file follows, and no answer is
- * sent before a sync that began after its commit has returned. Only one sync runs at a time. It covers everything that
- * was committed before it began. Checkpoints, which overwrite, sync by themselves in both settings
- * (https://www.sqlite.org/pragma.html#pragma_synchronous).
+ * With `synchronous = FULL`, a commit blocks its thread until the disk is done. Here a commit only writes the journal
+ * (`synchronous = NORMAL`). A sync of the file follows, and no answer is sent before a sync that began after its commit
+ * has returned. Only one sync runs at a time. It covers everything that was committed before it began. Checkpoints, which
+ * overwrite, sync by themselves in both settings (https://www.sqlite.org/pragma.html#pragma_synchronous).
  *
- * A lone caller would wait for two threads to be woken, the one that syncs and this one, which takes longer than the sync
- * of a fast disk. So where nothing else is to be done and the last sync was short, this thread waits itself.
+ * To wake the thread that syncs, and be woken by it, takes longer than a sync of a fast disk. So after a short one this
+ * thread waits itself; otherwise it goes on with the next transaction.
  *
  * After a failed sync there is no other. The kernel reports an error once for each descriptor, and then treats what it
  * could not write as written. A second sync would succeed and prove nothing.
@@ -90,8 +89,10 @@ export function createSyncQueue(file: string, pageBytes: number, mayWait: boolea
       begin();
       return;
     }
-    begin();
+    const here = mayWait && waiting.length > 0 && isWorthWaiting();
+    if (!here) begin();
     for (const transaction of taken) transaction.answer();
+    if (here) begin(true);
   }
 
   function fail(error: Error, taken: readonly Committed[]): void {
@@ -102,17 +103,14 @@ export function createSyncQueue(file: string, pageBytes: number, mayWait: boolea
   }
 
   return {
-    /**
-     * Takes a transaction right after its commit. Its answers are sent when it is durable.
-     * @param isLone nothing else is there to be done meanwhile
-     */
-    add(transaction: Committed, isLone: boolean): void {
+    /** Takes a transaction right after its commit. Its answers are sent when it is durable. */
+    add(transaction: Committed): void {
       if (failure !== null) {
         transaction.fail(failure);
         return;
       }
       waiting.push(transaction);
-      if (!syncing) begin(mayWait && isLone && isWorthWaiting());
+      if (!syncing) begin(mayWait && isWorthWaiting());
     },
     /**
      * Takes a transaction that changed nothing. It waits for the commits that it may have seen, but needs no sync itself.
