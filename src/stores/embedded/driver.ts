@@ -148,21 +148,21 @@ function openWith({ DatabaseSync }: SqliteModule): OpenDatabase {
 }
 
 /** How many rows one statement writes. The largest size that fits is used. */
-const SIZES = [32, 8, 1];
+const SIZES = [32, 8, 4, 2, 1];
 
 /**
  * Writes many rows with few statements, because a call of the driver costs as much as a row. Name what a conflict does
  * (`OR ROLLBACK`, `OR IGNORE`): a statement of many rows that may be undone by itself, as by default, copies each page that
  * it changes into a file beside the journal first.
  * @param before the statement before its rows
- * @param columns of a row
- * @param after the statement after its rows
+ * @param row with a `?` for each column
+ * @param between two rows
  */
-export function bulk(database: SqlDatabase, before: string, columns: number, after = '') {
-  const row = `(${Array.from({ length: columns }, () => '?').join(', ')})`;
+export function bulk(database: SqlDatabase, before: string, row: string, between = ', ') {
+  const columns = row.split('?').length - 1;
   const statements: readonly (readonly [number, SqlStatement])[] = SIZES.map((size) => [
     size * columns,
-    database.prepare(`${before} ${Array.from({ length: size }, () => row).join(', ')}${after}`),
+    database.prepare(`${before} ${Array.from({ length: size }, () => row).join(between)}`),
   ]);
   let gathered: SqlValue[] = [];
   return {

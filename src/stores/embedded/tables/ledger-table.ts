@@ -26,7 +26,7 @@ export function openLedgerTable(database: SqlDatabase) {
   const insert = database.prepare(
     'INSERT INTO ledger (n, workspace, seq, size, epoch, at, events) VALUES (?, ?, ?, ?, ?, ?, ?)',
   );
-  const mention = bulk(database, 'INSERT OR IGNORE INTO mentions (id, ledger) VALUES', 2);
+  const mention = bulk(database, 'INSERT OR IGNORE INTO mentions (id, ledger) VALUES', '(?, ?)');
   const next = new Map<number, number>();
   let rows: OpenRow[] = [];
   let growing = new Map<number, OpenRow>();

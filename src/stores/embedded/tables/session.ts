@@ -313,7 +313,7 @@ class LocalTables implements LocalRows {
     for (const { at } of places) if (!Number.isSafeInteger(at)) throw new TypeError(NOT_WHOLE);
     const { names, rows } = this.#tables;
     const workspace = this.#made();
-    const entry = rows.find(names.kind(workspace, kind), id);
+    const entry = rows.find(names.kind(workspace, kind), id, text !== null);
     if (entry.version !== ABSENT && entry.readFor !== this.#version)
       throw new TypeError('a row that was to be new is there already');
     entry.readFor = this.#version;
