@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { readBody, TinyPieces } from '../bytes/gathered.ts';
+import { wholeBody } from '../bytes/gathered.ts';
 import { parseStrictJsonInSlices } from '../json/strict-in-slices.ts';
 import { type JsonLimits, LARGE_TEXT, parseStrictJson } from '../json/strict.ts';
 import type { ApiApp } from './app.ts';
@@ -29,16 +29,6 @@ export function acceptStrictJson(app: ApiApp, limits: () => JsonLimits): void {
 }
 
 /** The bytes of a request's body. @throws Refused where they are too many, or the caller has gone */
-export async function bodyOf({ raw, routeOptions }: FastifyRequest, limit = routeOptions.bodyLimit): Promise<Buffer> {
-  const read = await readBody(raw, limit);
-  switch (read.kind) {
-    case 'body':
-      return read.bytes;
-    case 'too_large':
-      throw refuse('too_large', 'The body is larger than this gateway reads (limits.body).');
-    case 'tiny_pieces':
-      throw refuse('invalid_request', TinyPieces.DETAIL);
-    case 'gone':
-      throw refuse('invalid_request', 'The request cannot be read.');
-  }
+export function bodyOf({ raw, routeOptions }: FastifyRequest, limit = routeOptions.bodyLimit): Promise<Buffer> {
+  return wholeBody(raw, limit, refuse);
 }

@@ -105,7 +105,26 @@ export function readBody(message: IncomingMessage, limit: number): Promise<ReadB
   return new Promise((resolve) => takeBody(message, limit, resolve));
 }
 
-/** The same without a promise. @param done called once; may be called at once, and must not throw */
+/** The same, whole. @param refuse makes what is thrown where it is too large, or the caller has gone */
+export async function wholeBody(
+  message: IncomingMessage,
+  limit: number,
+  refuse: (code: 'too_large' | 'invalid_request', detail: string) => Error,
+): Promise<Buffer> {
+  const read = await readBody(message, limit);
+  switch (read.kind) {
+    case 'body':
+      return read.bytes;
+    case 'too_large':
+      throw refuse('too_large', 'The body is larger than this gateway reads (limits.body).');
+    case 'tiny_pieces':
+      throw refuse('invalid_request', TinyPieces.DETAIL);
+    case 'gone':
+      throw refuse('invalid_request', 'The request cannot be read.');
+  }
+}
+
+/** The same as {@link readBody} without a promise. @param done called once; may be called at once, and must not throw */
 export function takeBody(message: IncomingMessage, limit: number, done: (read: ReadBody) => void): void {
   if (Number(message.headers['content-length'] ?? 0) > limit) {
     done({ kind: 'too_large' });

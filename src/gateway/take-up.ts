@@ -26,9 +26,7 @@ export class TakeUp {
   /** The first try. @throws what the work throws. If only the store is missing, it does not throw and keeps trying */
   async begin(): Promise<void> {
     try {
-      await this.#work();
-      this.#done = true;
-      this.#finish();
+      await this.#try();
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
       this.#running = this.#goOn();
@@ -44,14 +42,18 @@ export class TakeUp {
     return this.#running;
   }
 
+  async #try(): Promise<void> {
+    await this.#work();
+    this.#done = true;
+    this.#finish();
+  }
+
   async #goOn(): Promise<void> {
     while (!this.#done && !this.#stopped.signal.aborted) {
       await delay(AGAIN_MS, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
       if (this.#stopped.signal.aborted) return;
       try {
-        await this.#work();
-        this.#done = true;
-        this.#finish();
+        await this.#try();
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) this.#report(error);
       }

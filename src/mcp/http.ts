@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { readBody, TinyPieces } from '../bytes/gathered.ts';
+import { wholeBody } from '../bytes/gathered.ts';
 import type { Code } from '../effects/model/codes.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -59,7 +59,7 @@ export function acceptMessages(app: FastifyInstance, limits: () => JsonLimits): 
     if (charset !== undefined && !/^utf-?8$/i.test(charset)) throw contentFault(type);
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity')
       throw refusal(415, RPC.invalidRequest, 'Compressed bodies are not read. Send the JSON as it is.');
-    const bytes = await bodyOf(request);
+    const bytes = await wholeBody(request.raw, request.routeOptions.bodyLimit, problem);
     // Clients that set the type for all of their requests say it of a DELETE, too, which has no body.
     if (bytes.length === 0 && request.method === 'DELETE') return undefined;
     const message = await readMessage(bytes, limits());
@@ -67,20 +67,6 @@ export function acceptMessages(app: FastifyInstance, limits: () => JsonLimits): 
     if (message.kind === 'request') request.rpcId = message.id;
     return message;
   });
-}
-
-async function bodyOf({ raw, routeOptions }: FastifyRequest): Promise<Buffer> {
-  const read = await readBody(raw, routeOptions.bodyLimit);
-  switch (read.kind) {
-    case 'body':
-      return read.bytes;
-    case 'too_large':
-      throw problem('too_large', 'The body is larger than this gateway reads (limits.body).');
-    case 'tiny_pieces':
-      throw problem('invalid_request', TinyPieces.DETAIL);
-    case 'gone':
-      throw problem('invalid_request', 'The request cannot be read.');
-  }
 }
 
 export function problem(code: Code, detail: string, retryAfterMs: number | null = null): RpcProblem {

@@ -66,8 +66,12 @@ export function commitField(salts: Buffer | null, field: SaltedField, text: stri
   const place = SALTED_FIELDS.indexOf(field);
   const most = salts.length + text.length * MOST_BYTES;
   const bytes = most <= SCRATCH_BYTES ? scratch : Buffer.alloc(most);
-  const salted = salts.copy(bytes, 0, place * SALT_BYTES, (place + 1) * SALT_BYTES);
-  const length = salted + bytes.write(text, salted, 'utf8');
+  for (let at = 0; at < SALT_BYTES; at += 1) {
+    const byte = salts[place * SALT_BYTES + at];
+    if (byte === undefined) throw new TypeError('a seal has a salt for each field');
+    bytes[at] = byte;
+  }
+  const length = SALT_BYTES + bytes.write(text, SALT_BYTES, 'utf8');
   return `"sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}"`;
 }
 

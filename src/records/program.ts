@@ -16,7 +16,6 @@ import type { Observed } from '../effects/model/verdict.ts';
 import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../effects/store.ts';
 import {
   aroundReceipt,
-  type CallPart,
   type CallTuple,
   decodeCall,
   decodeOutcome,
@@ -199,61 +198,78 @@ export function remoteSteps(program: OpenProgram, runner: StepRunner, ended: End
  * other side has already. The other steps cross as plain JSON.
  */
 
-interface AskedAdmission extends Omit<AdmitRequest, keyof CallPart | 'effectId' | 'stages'> {
-  readonly stages: readonly StageTuple[];
-}
+/** What a call asks for besides itself and its stages. */
+type AskedTuple = readonly [
+  verdict: AdmitRequest['verdict'],
+  times: readonly [dispatch: number, timeout: number, processing: number, idempotentFor: number | null],
+  seen: readonly [policy: string, pauses: number],
+  owner: string,
+  nonce: string,
+  approvalId: string,
+  approvalDigest: string,
+  alike: AdmitRequest['alike'] | null,
+  generationMs: number | null,
+  dispatches: string | null,
+  pausedBy: AdmitRequest['pausedBy'],
+  claimId: string | null,
+  reservationId: string | null,
+];
 
 /** The call comes as the text that its row will have, on a line of its own, and is stored as it came. */
 function writeAdmit(request: AdmitRequest): string {
+  const { verdict, times, seen, owner, nonce, approvalId, approvalDigest, alike = null } = request;
+  const asked: AskedTuple = [
+    verdict,
+    [times.dispatchWindowMs, times.timeoutMs, times.maxProcessingMs, times.idempotentForMs],
+    [seen.policy, seen.pauses],
+    owner,
+    nonce,
+    approvalId,
+    approvalDigest,
+    alike,
+    request.generationMs,
+    request.dispatches,
+    request.pausedBy,
+    request.claimId,
+    request.reservationId,
+  ];
   const { effectId: id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = request;
-  const asked: Omit<AskedAdmission, 'stages'> = {
-    approvalId: request.approvalId,
-    generationMs: request.generationMs,
-    verdict: request.verdict,
-    approvalDigest: request.approvalDigest,
-    alike: request.alike,
-    dispatches: request.dispatches,
-    pausedBy: request.pausedBy,
-    seen: request.seen,
-    times: request.times,
-    owner: request.owner,
-    nonce: request.nonce,
-    claimId: request.claimId,
-    reservationId: request.reservationId,
-  };
   const call = encodeCall({ id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed });
-  return `${call}\n{"stages":${encodeStages(request.stages, 0)},${JSON.stringify(asked).slice(1)}`;
+  return `${call}\n${encodeStages(request.stages, 0)},${JSON.stringify(asked)}`;
 }
 
 function readAdmit(text: string): AdmitRequest {
   const [call = '', rest = ''] = text.split('\n');
-  const [tuple, asked] = readOwnJson<readonly [CallTuple, AskedAdmission]>(`[${call},${rest}]`);
-  const of = decodeCall(call, tuple);
+  const read = readOwnJson<readonly [CallTuple, readonly StageTuple[], AskedTuple]>(`[${call},${rest}]`);
+  const of = decodeCall(call, read[0]);
   if (of.sealed === null) throw new TypeError('a call that asks for admission has a seal');
+  // By place: taken apart as a list, it makes an object for each member.
+  const asked = read[2];
+  const times = asked[1];
   // Each member is written out: spreads of this many cost 14 µs, and make an object that is slow to read.
   return {
     workspace: of.workspace,
     effectId: of.id,
-    approvalId: asked.approvalId,
-    nonce: asked.nonce,
+    approvalId: asked[5],
+    nonce: asked[4],
     sealed: of.sealed,
     idempotencyKey: of.idempotencyKey,
-    generationMs: asked.generationMs,
+    generationMs: asked[8],
     fingerprint: of.fingerprint,
     action: of.action,
     actor: of.actor,
-    verdict: asked.verdict,
-    approvalDigest: asked.approvalDigest,
-    alike: asked.alike,
-    dispatches: asked.dispatches,
-    pausedBy: asked.pausedBy,
-    seen: asked.seen,
-    times: asked.times,
-    owner: asked.owner,
-    claimId: asked.claimId,
-    reservationId: asked.reservationId,
+    verdict: asked[0],
+    approvalDigest: asked[6],
+    alike: asked[7] ?? undefined,
+    dispatches: asked[9],
+    pausedBy: asked[10],
+    seen: { policy: asked[2][0], pauses: asked[2][1] },
+    times: { dispatchWindowMs: times[0], timeoutMs: times[1], maxProcessingMs: times[2], idempotentForMs: times[3] },
+    owner: asked[3],
+    claimId: asked[11],
+    reservationId: asked[12],
     metadata: of.metadata,
-    stages: stagesOf(asked.stages),
+    stages: stagesOf(read[1]),
   };
 }
 

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { link, mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
+import { link, mkdir, open, readFile, stat, unlink, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 
 /** A file with a secret in it cannot be used. The message names the file and the remedy, never the secret. */
@@ -41,13 +41,7 @@ export async function makeKeyFile(file: string, text: string): Promise<boolean> 
   const temporary = join(folder, `.${randomBytes(9).toString('hex')}.tmp`);
   try {
     await makeFolder(folder);
-    const handle = await open(temporary, 'wx', 0o600);
-    try {
-      await handle.writeFile(text);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
+    await writeFile(temporary, text, { flag: 'wx', mode: 0o600, flush: true });
     try {
       // `link` fails when the name is taken. A rename would replace the secret of the process that was first.
       await link(temporary, file);

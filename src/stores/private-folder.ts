@@ -1,5 +1,5 @@
 import { accessSync, chmodSync, closeSync, constants, existsSync, fsyncSync, mkdirSync, openSync } from 'node:fs';
-import { open, rename, unlink } from 'node:fs/promises';
+import { open, rename, unlink, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
 /**
@@ -59,13 +59,7 @@ export async function syncFolderAside(folder: string): Promise<void> {
 export async function replaceFile(path: string, text: string): Promise<void> {
   const draft = `${path}.new`;
   try {
-    const file = await open(draft, 'w', 0o600);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await writeFile(draft, text, { mode: 0o600, flush: true });
     await rename(draft, path);
   } catch (error) {
     // The disk may be full; an unfinished file would only take more of it.
