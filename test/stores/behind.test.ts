@@ -304,6 +304,33 @@ describe('a thread that may wait for the disk', () => {
     journal.close();
   });
 
+  it('has not finished while what is committed then waits for its sync', async () => {
+    const { journal, add, said, afterShortSync } = opened();
+    await afterShortSync();
+    disk.waitMs = 3;
+    add('slow');
+    disk.waitMs = 0;
+    for (let n = 0; n < 15; n += 1) {
+      hold();
+      add('beside');
+      await sleep(2);
+      release();
+      await journal.finish();
+    }
+    said.length = 0;
+    hold();
+    const finished = new Promise<void>((resolve) => {
+      const answer = (): void => void journal.finish().then(resolve);
+      journal.add({ answer, fail: () => {} });
+    });
+    add('meanwhile');
+    await sleep(2);
+    release();
+    await finished;
+    expect(said).toEqual(['meanwhile']);
+    journal.close();
+  });
+
   it('does not where a sync is under way', async () => {
     const { journal, said, add, afterShortSync } = opened();
     await afterShortSync();

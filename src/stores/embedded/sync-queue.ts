@@ -92,7 +92,7 @@ export function createSyncQueue(file: string, pageBytes: number, mayWait: boolea
     const here = mayWait && waiting.length > 0 && isWorthWaiting();
     if (!here) begin();
     for (const transaction of taken) transaction.answer();
-    if (here) begin(true);
+    if (here && !syncing) begin(true);
   }
 
   function fail(error: Error, taken: readonly Committed[]): void {
