@@ -771,6 +771,8 @@ describe('what is unknown, to whoever came by a link', () => {
     const own = await signedIn(WIDE, 'light');
     await open('unknown', '.unknown input', own.page);
     await own.page.locator('.unknown input').first().check();
+    // What to look for comes a moment later, and moves what is below it.
+    await own.page.locator('section', { has: own.page.locator('#settle') }).filter({ hasText: 'pay_16' }).waitFor();
     await own.page.getByLabel('It happened', { exact: false }).check();
     await own.page.getByRole('button', { name: 'Settle it' }).click();
     await own.page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
