@@ -772,7 +772,10 @@ describe('what is unknown, to whoever came by a link', () => {
     await open('unknown', '.unknown input', own.page);
     await own.page.locator('.unknown input').first().check();
     // What to look for comes a moment later, and moves what is below it.
-    await own.page.locator('section', { has: own.page.locator('#settle') }).filter({ hasText: 'pay_16' }).waitFor();
+    await own.page
+      .locator('section', { has: own.page.locator('#settle') })
+      .filter({ hasText: 'pay_16' })
+      .waitFor();
     await own.page.getByLabel('It happened', { exact: false }).check();
     await own.page.getByRole('button', { name: 'Settle it' }).click();
     await own.page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
