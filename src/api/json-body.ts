@@ -18,7 +18,7 @@ export function acceptStrictJson(app: ApiApp, limits: () => JsonLimits): void {
     const encoding = request.headers['content-encoding'];
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity')
       throw refuse('unsupported_media_type', 'Compressed bodies are not read. Send the JSON as it is.');
-    const bytes = await bodyOf(request);
+    const bytes = await wholeBody(request.raw, request.routeOptions.bodyLimit, refuse);
     if (bytes.byteLength === 0) return undefined;
     const isShort = bytes.byteLength < LARGE_TEXT;
     const parsed = isShort ? parseStrictJson(bytes, limits()) : await parseStrictJsonInSlices(bytes, limits());
@@ -26,9 +26,4 @@ export function acceptStrictJson(app: ApiApp, limits: () => JsonLimits): void {
     const at = parsed.at === null ? '' : ` (line ${parsed.at.line}, column ${parsed.at.column})`;
     throw refuse('invalid_json', `The body is not strict JSON: ${parsed.message}${at}.`);
   });
-}
-
-/** The bytes of a request's body. @throws Refused where they are too many, or the caller has gone */
-export function bodyOf({ raw, routeOptions }: FastifyRequest, limit = routeOptions.bodyLimit): Promise<Buffer> {
-  return wholeBody(raw, limit, refuse);
 }

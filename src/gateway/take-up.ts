@@ -26,7 +26,9 @@ export class TakeUp {
   /** The first try. @throws what the work throws. If only the store is missing, it does not throw and keeps trying */
   async begin(): Promise<void> {
     try {
-      await this.#try();
+      await this.#work();
+      this.#done = true;
+      this.#finish();
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
       this.#running = this.#goOn();
@@ -42,18 +44,14 @@ export class TakeUp {
     return this.#running;
   }
 
-  async #try(): Promise<void> {
-    await this.#work();
-    this.#done = true;
-    this.#finish();
-  }
-
   async #goOn(): Promise<void> {
     while (!this.#done && !this.#stopped.signal.aborted) {
       await delay(AGAIN_MS, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
       if (this.#stopped.signal.aborted) return;
       try {
-        await this.#try();
+        await this.#work();
+        this.#done = true;
+        this.#finish();
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) this.#report(error);
       }

@@ -11,12 +11,20 @@ export function recordProxied(
   arrivedOf: (request: FastifyRequest) => Arrived | null,
   record: (line: AccessLine) => void,
 ): void {
-  const known = (): KnownOfRequest => ({
-    ...partOf(arrivedOf(request)),
-    decision: wordOf(reply.getHeader('svc-decision')),
-    effectId: wordOf(reply.getHeader('svc-effect-id')),
-    lasts: false,
-  });
+  const known = (): KnownOfRequest => {
+    const { workspace, agentId, tool, upstream, rpc, authenticatedInMs } = partOf(arrivedOf(request));
+    return {
+      workspace,
+      agentId,
+      tool,
+      upstream,
+      rpc,
+      authenticatedInMs,
+      decision: wordOf(reply.getHeader('svc-decision')),
+      effectId: wordOf(reply.getHeader('svc-effect-id')),
+      lasts: false,
+    };
+  };
   recordRequest(request, reply, known, record);
 }
 

@@ -243,7 +243,27 @@ describe('a thread that may wait for the disk', () => {
       said.length = 0;
       disk.waitedFor = 0;
     };
-    return { journal, said, add, afterShortSync };
+    /** From then on syncs are made beside the thread; the 17th commit tries the disk again. */
+    const afterSlowSync = async (): Promise<void> => {
+      await afterShortSync();
+      disk.waitMs = 3;
+      add('slow');
+      disk.waitMs = 0;
+    };
+    /** So many commits, each with a slow sync beside the thread. */
+    const addBeside = async (times: number): Promise<void> => {
+      for (let n = 0; n < times; n += 1) {
+        hold();
+        add('beside');
+        await releaseLate();
+        await journal.finish();
+      }
+    };
+    return { journal, said, add, afterShortSync, afterSlowSync, addBeside };
+  };
+  const releaseLate = async (): Promise<void> => {
+    await sleep(2);
+    release();
   };
 
   it('does so for a commit after a short sync, and the answer is there at once', async () => {
@@ -261,18 +281,9 @@ describe('a thread that may wait for the disk', () => {
   });
 
   it('tries the disk again after a while, although syncs beside the thread take long', async () => {
-    const { journal, said, add, afterShortSync } = opened();
-    await afterShortSync();
-    disk.waitMs = 3;
-    add('slow');
-    disk.waitMs = 0;
-    for (let n = 0; n < 16; n += 1) {
-      hold();
-      add('beside');
-      await sleep(2);
-      release();
-      await journal.finish();
-    }
+    const { journal, said, add, afterSlowSync, addBeside } = opened();
+    await afterSlowSync();
+    await addBeside(16);
     expect([said.length, disk.waitedFor]).toEqual([17, 1]);
     add('waited for');
     expect([said.length, disk.waitedFor]).toEqual([18, 2]);
@@ -280,24 +291,18 @@ describe('a thread that may wait for the disk', () => {
   });
 
   it('does so for what was committed during a sync beside it, after the answers that this one covers', async () => {
-    const { journal, said, add, afterShortSync } = opened();
-    await afterShortSync();
-    disk.waitMs = 3;
-    add('slow');
-    disk.waitMs = 0;
+    const { journal, afterSlowSync, addBeside } = opened();
+    await afterSlowSync();
+    await addBeside(15);
     const answered: [string, number][] = [];
     const note = (name: string): void =>
       journal.add({ answer: () => void answered.push([name, disk.waitedFor]), fail: () => {} });
-    for (let n = 0; n < 16; n += 1) {
-      hold();
-      note('beside');
-      if (n === 15) note('meanwhile');
-      await sleep(2);
-      release();
-      await journal.finish();
-    }
-    expect([said, answered.length]).toEqual([['slow'], 17]);
-    expect(answered.slice(-2)).toEqual([
+    hold();
+    note('beside');
+    note('meanwhile');
+    await releaseLate();
+    await journal.finish();
+    expect(answered).toEqual([
       ['beside', 1],
       ['meanwhile', 2],
     ]);
@@ -305,18 +310,9 @@ describe('a thread that may wait for the disk', () => {
   });
 
   it('has not finished while what is committed then waits for its sync', async () => {
-    const { journal, add, said, afterShortSync } = opened();
-    await afterShortSync();
-    disk.waitMs = 3;
-    add('slow');
-    disk.waitMs = 0;
-    for (let n = 0; n < 15; n += 1) {
-      hold();
-      add('beside');
-      await sleep(2);
-      release();
-      await journal.finish();
-    }
+    const { journal, add, said, afterSlowSync, addBeside } = opened();
+    await afterSlowSync();
+    await addBeside(15);
     said.length = 0;
     hold();
     const finished = new Promise<void>((resolve) => {
@@ -324,19 +320,15 @@ describe('a thread that may wait for the disk', () => {
       journal.add({ answer, fail: () => {} });
     });
     add('meanwhile');
-    await sleep(2);
-    release();
+    await releaseLate();
     await finished;
     expect(said).toEqual(['meanwhile']);
     journal.close();
   });
 
   it('does not where a sync is under way', async () => {
-    const { journal, said, add, afterShortSync } = opened();
-    await afterShortSync();
-    disk.waitMs = 3;
-    add('slow');
-    disk.waitMs = 0;
+    const { journal, said, add, afterSlowSync } = opened();
+    await afterSlowSync();
     hold();
     add('beside');
     add('while it runs');

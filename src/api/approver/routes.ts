@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { wholeBody } from '../../bytes/gathered.ts';
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import { type ApprovalCall, personOf } from '../../effects/run/decide-approval.ts';
 import { approvalFor } from '../../effects/wire/withheld.ts';
@@ -10,7 +11,6 @@ import type { Assertion } from '../../identity/passkeys/credentials.ts';
 import { relyingPartyOf } from '../../identity/passkeys/relying-party.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { ApiApp } from '../app.ts';
-import { bodyOf } from '../json-body.ts';
 import { ownerByPasskey, ownerOf } from '../caller.ts';
 import type { ApiPorts } from '../ports.ts';
 import { plainProblem, Refused, refuse, retryAfter, statusOf } from '../problem.ts';
@@ -74,7 +74,7 @@ function readOnlyForms(app: ApiApp): void {
     // Browsers say how long a form is. What comes in chunks is read from nobody who has not shown a key yet.
     if (request.headers['transfer-encoding'] !== undefined)
       throw refuse('invalid_request', 'A form comes with its length (Content-Length), not in chunks.');
-    const bytes = await bodyOf(request, MOST_FORM);
+    const bytes = await wholeBody(request.raw, MOST_FORM, refuse);
     return new URLSearchParams(bytes.toString());
   });
   app.addHook('preHandler', async (request) => {

@@ -48,7 +48,7 @@ export function createSyncQueue(file: string, pageBytes: number, mayWait: boolea
   let whenIdle: (() => void)[] = [];
 
   function isWorthWaiting(): boolean {
-    const isWorth = lastMs < SHORT_MS || notWaitedFor === NOT_WAITED_FOR;
+    const isWorth = mayWait && (lastMs < SHORT_MS || notWaitedFor === NOT_WAITED_FOR);
     notWaitedFor = isWorth ? 0 : notWaitedFor + 1;
     return isWorth;
   }
@@ -89,7 +89,7 @@ export function createSyncQueue(file: string, pageBytes: number, mayWait: boolea
       begin();
       return;
     }
-    const here = mayWait && waiting.length > 0 && isWorthWaiting();
+    const here = waiting.length > 0 && isWorthWaiting();
     if (!here) begin();
     for (const transaction of taken) transaction.answer();
     if (here && !syncing) begin(true);
@@ -110,7 +110,7 @@ export function createSyncQueue(file: string, pageBytes: number, mayWait: boolea
         return;
       }
       waiting.push(transaction);
-      if (!syncing) begin(mayWait && isWorthWaiting());
+      if (!syncing) begin(isWorthWaiting());
     },
     /**
      * Takes a transaction that changed nothing. It waits for the commits that it may have seen, but needs no sync itself.
