@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { until } from '../redis/servers.ts';
 import { compileRecorder } from '../torture/power/record.ts';
+import type { TestGateway } from './gateway.ts';
 import { freshKey, refund, startWorld, type World } from './world.ts';
 
 let folder = '';
@@ -29,29 +30,50 @@ it('after a failed sync the process ends with true answers, the next start is re
       SVC_POWER_FAIL_WHEN: failing,
     },
   });
-  const { run, upstream, gateway, get } = world;
+  // What the gateway writes by itself may be what is synced first. Then the call after it was not written at all.
+  let gateway: TestGateway | null = world.gateway;
+  for (let round = 0; gateway !== null; round += 1) {
+    expect(round).toBeLessThan(10);
+    gateway = await failSync(world, gateway, failing);
+  }
+});
+
+/**
+ * A call is sent after one that succeeded and beside one that runs, and from then on a sync fails.
+ * @param failing the file that makes the next sync fail
+ * @returns the gateway that was started after it; `null` if it was this call's admission that was not synced
+ */
+async function failSync(
+  { run, upstream, get }: World,
+  gateway: TestGateway,
+  failing: string,
+): Promise<TestGateway | null> {
   const [before, underWay, after] = [freshKey(), freshKey(), freshKey()];
+  const { effects: atFirst } = await upstream.counts();
   expect((await run(refund({}, before))).body).toMatchObject({ decision: 'committed' });
   await upstream.mode({ mode: 'held', times: 1 });
-  const answer = run(refund({}, underWay));
-  await until(async () => (await upstream.counts()).effects === 2);
+  const answer = run(refund({}, underWay)).catch(() => null);
+  await until(async () => (await upstream.counts()).effects === atFirst + 2);
   writeFileSync(failing, '');
-  const refused = await run(refund({}, after));
-  expect(refused.status).toBe(503);
-  const { effects } = await upstream.counts();
+  const refused = await run(refund({}, after)).catch(() => null);
+  expect((await upstream.counts()).effects).toBe(atFirst + 2);
   await upstream.release();
-  expect((await answer).body).toMatchObject({ decision: 'committed', did_it_happen: 'yes' });
-  expect(effects).toBe(2);
+  const answered = await answer;
   rmSync(failing);
-  await gateway.restart();
+  const successor = await gateway.restart();
+  // The process had ended by itself before the call came.
+  if (refused === null) return successor;
+  expect(refused.status).toBe(503);
+  expect(answered?.body).toMatchObject({ decision: 'committed', did_it_happen: 'yes' });
   // What it wrote may be read after its end.
   await until(() => gateway.log().includes('store_sync_failed'));
+  const isWritten = (await get('/effects')).body.effects.length === atFirst + 3;
   for (const key of [before, underWay]) {
     const again = await run(refund({}, key));
     expect(again.body).toMatchObject({ decision: 'duplicate_blocked' });
   }
-  // Its admission was written and not known to be on the disk: nothing says any more that it was not sent.
-  expect((await run(refund({}, after))).body).toMatchObject({ decision: 'unknown_effect' });
-  expect((await upstream.counts()).effects).toBe(2);
-  expect((await get('/effects')).body.effects).toHaveLength(3);
-});
+  // If its admission was written, it is not known to be on the disk: nothing says any more that it was not sent.
+  expect((await run(refund({}, after))).body).toMatchObject({ decision: isWritten ? 'unknown_effect' : 'committed' });
+  expect((await upstream.counts()).effects).toBe(atFirst + (isWritten ? 2 : 3));
+  return isWritten ? null : successor;
+}
