@@ -4,9 +4,6 @@ import type { Socket } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { dropTheRest } from './connection-cap.ts';
 
-/** What goes on with a request once the router has it. */
-type Continue = (request: FastifyRequest, reply: FastifyReply) => void;
-
 interface WholeAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[]>>;
@@ -15,7 +12,8 @@ interface WholeAnswer {
 
 interface Routed {
   readonly requestId: string;
-  readonly next: Continue;
+  /** What goes on with the request once the router has it. */
+  readonly next: (request: FastifyRequest, reply: FastifyReply) => void;
 }
 
 /** What the server knows of a request, and does for each of them; the same that the router's hooks know and do. */
@@ -33,7 +31,7 @@ interface FrontOptions {
 
 /**
  * Requests that a handler takes before the router does: routing, hooks and reply of the router cost a governed write a
- * tenth of its time. Only what is plain is offered; everything else, and what the handler gives back, the router serves
+ * tenth of its time, and a read more. Only what is plain is offered; everything else, and what the handler gives back, the router serves
  * as ever, and whoever asks cannot tell the two apart.
  */
 export class Front {
@@ -68,13 +66,8 @@ export class Front {
     this.#take = handler;
   }
 
-  /** Gives a request to the router as if it had never been taken. */
-  pass(request: IncomingMessage, response: ServerResponse): void {
-    this.#route(request, response);
-  }
-
   /** Gives a request that was taken to the router. Its handler has to continue with {@link routed}. */
-  route(request: IncomingMessage, response: ServerResponse, requestId: string, next: Continue): void {
+  route(request: IncomingMessage, response: ServerResponse, requestId: string, next: Routed['next']): void {
     this.#routed.set(request, { requestId, next });
     this.#route(request, response);
   }
@@ -91,13 +84,7 @@ export class Front {
   answer(response: ServerResponse, requestId: string, answer: WholeAnswer): boolean {
     const { status, body } = answer;
     if (status < 200 || status === 204 || status === 304 || !isPlainType(answer)) return false;
-    const headers: Record<string, string | string[]> = { 'x-request-id': requestId };
-    for (const name in answer.headers) {
-      const value = answer.headers[name];
-      if (value !== undefined) headers[name] = value;
-    }
-    if (this.#options.isStopping()) headers['connection'] = 'close';
-    if (status >= 300) headers['x-should-retry'] ??= this.#options.shouldRetry(status) ? 'true' : 'false';
+    const headers = this.#headersOf(requestId, answer);
     headers['content-length'] = String(Buffer.byteLength(body));
     try {
       response.writeHead(status, headers);
@@ -108,6 +95,26 @@ export class Front {
     if (typeof body !== 'string' && body.length <= SHORT_BODY) response.end(body.toString('latin1'), 'latin1');
     else response.end(body);
     return true;
+  }
+
+  /**
+   * Writes the head of an answer whose body the caller writes.
+   * @throws where a header cannot be written
+   */
+  head(response: ServerResponse, requestId: string, answer: Omit<WholeAnswer, 'body'>): void {
+    response.writeHead(answer.status, this.#headersOf(requestId, answer));
+  }
+
+  /** The headers of an answer, with those that every answer has. */
+  #headersOf(requestId: string, answer: Omit<WholeAnswer, 'body'>): Record<string, string | string[]> {
+    const headers: Record<string, string | string[]> = { 'x-request-id': requestId };
+    for (const name in answer.headers) {
+      const value = answer.headers[name];
+      if (value !== undefined) headers[name] = value;
+    }
+    if (this.#options.isStopping()) headers['connection'] = 'close';
+    if (answer.status >= 300) headers['x-should-retry'] ??= this.#options.shouldRetry(answer.status) ? 'true' : 'false';
+    return headers;
   }
 
   /** Counts a request that was taken and is over. */
@@ -141,7 +148,7 @@ export class Front {
   #arrived(request: IncomingMessage, response: ServerResponse): void {
     if (!this.mayServe(request, response)) return;
     if (this.#options.isOverloaded() && this.#refused(request, response, OVERLOADED)) return;
-    if (this.#take === null || !isPlainWrite(request) || !this.#options.admits(request)) this.#route(request, response);
+    if (this.#take === null || !isPlain(request) || !this.#options.admits(request)) this.#route(request, response);
     else this.#take(request, response, this.#options.newId());
   }
 }
@@ -155,12 +162,14 @@ const PIPELINED =
 /** Bytes of a body that is written with its head. Of longer ones a copy costs more than a write. */
 const SHORT_BODY = 16_384;
 
-const METHODS: ReadonlySet<string> = new Set(['DELETE', 'PATCH', 'POST', 'PUT']);
+const METHODS: ReadonlySet<string> = new Set(['DELETE', 'GET', 'PATCH', 'POST', 'PUT']);
+/** An address whose path the router would not decode. */
+const ADDRESS = /^\/[^%?#]*(?:\?[^#]*)?$/;
 const TYPE = /^[\w!#$%&'*+.^`|~-]+\/[\w!#$%&'*+.^`|~-]+(?:;|$)/;
 
 /** Whether the router would find no fault in the head of a request, and no reason to change an answer to it. */
-function isPlainWrite({ method = '', url = '', headers }: IncomingMessage): boolean {
-  if (!METHODS.has(method) || !url.startsWith('/') || url.includes('%')) return false;
+function isPlain({ method = '', url = '', headers }: IncomingMessage): boolean {
+  if (!METHODS.has(method) || !ADDRESS.test(url)) return false;
   const type = headers['content-type'];
   return (type === undefined || TYPE.test(type)) && headers['sec-fetch-dest'] === undefined;
 }

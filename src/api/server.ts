@@ -110,7 +110,7 @@ export function createListeningServer(options: ServerOptions): {
     refused: (request, requestId, why) =>
       why === OVERLOADED && PROBES.has(request.url ?? '') ? null : refused(request, requestId, why),
     admits(request) {
-      if (door.isClosing || doorFault(request) !== null) return false;
+      if (door.isClosing || isOwn(request, entranceOf(request)) || doorFault(request) !== null) return false;
       options.arrived?.();
       return true;
     },
@@ -183,18 +183,14 @@ function openApp(
 function letIn(
   app: ApiApp,
   { arrived }: ServerOptions,
-  {
-    front,
-    doorFault,
-    door,
-    refused,
-  }: {
+  parts: {
     readonly front: Front;
     readonly doorFault: ReturnType<typeof createDoorCheck>;
     readonly door: { readonly isClosing: boolean };
     readonly refused: (request: IncomingMessage, requestId: string) => ReturnType<typeof refusedUnread>;
   },
 ): void {
+  const { front, doorFault, door, refused } = parts;
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);
     if (front.routed(request.raw) !== undefined) {
@@ -338,12 +334,16 @@ function refusedUnread(
   const { method = '', url = '', headers } = request;
   const problem = { ...plainProblem('not_ready', why), retryAfterMs: 1_000 };
   const changes = method !== 'GET' && method !== 'HEAD';
-  const isOwn = entrance.kind === 'own' && OWN_PATH.test(url.split('?', 1)[0] ?? '');
+  const isRun = isOwn(request, entrance) ? method === 'POST' && RUN_PATH.test(url) : changes;
   // A write on a route may have a key that is derived from it: then an earlier one like it is the same action.
-  const run = headers['idempotency-key'] !== undefined || (isOwn ? method === 'POST' && RUN_PATH.test(url) : changes);
+  const run = headers['idempotency-key'] !== undefined || isRun;
   const rendered = renderProblem(problem, {}, { publicUrl, requestId, run, changes });
   const more = { 'x-request-id': requestId, ...(mayNotEnd(request) ? { connection: 'close' } : {}) };
   return { status: rendered.status, headers: { ...rendered.headers, ...more }, body: JSON.stringify(rendered.body) };
+}
+
+function isOwn({ url = '' }: IncomingMessage, { kind }: Entrance): boolean {
+  return kind === 'own' && OWN_PATH.test(url.split('?', 1)[0] ?? '');
 }
 
 const SHUTTING_DOWN = 'The gateway is shutting down. Nothing was done with this request.';

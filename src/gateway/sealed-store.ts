@@ -357,21 +357,10 @@ function withoutSeal(sealed: Vote): Vote {
 /** What a vote rests on, but for the summary and the time. */
 function termsOfApproval(
   { digest, requester, of }: Pick<ApprovalRecord, 'digest' | 'requester'> & { readonly of: number },
-  {
-    rule,
-    ruleDigest,
-    approvers,
-    quorum,
-    expiresMs,
-    hold,
-    editable,
-    requireReason,
-    allowAlike,
-    escalate,
-    hours,
-    beyond,
-  }: ApprovalRequirement,
+  requirement: ApprovalRequirement,
 ): string {
+  const { rule, ruleDigest, approvers, quorum, expiresMs, hold } = requirement;
+  const { editable, requireReason, allowAlike, escalate, hours, beyond } = requirement;
   const { agentId, agentOwner, user, keyId, keyMadeBy } = requester;
   return JSON.stringify([
     digest,
@@ -419,28 +408,10 @@ export function openedAllowance(stored: AllowanceRecord, seals: Pick<Secrets, 'o
   return isSound ? allowance : { ...allowance, isForged: true };
 }
 
-function termsOf({
-  id,
-  likeness,
-  approvalId,
-  effectId,
-  agentId,
-  tool,
-  target,
-  rules,
-  varies,
-  by,
-  times,
-}: Omit<AllowanceDraft, 'until'>): string {
-  return JSON.stringify([
-    id,
-    likeness,
-    [approvalId, effectId, agentId, tool, target],
-    rules,
-    varies,
-    [by.user, by.keyId],
-    times,
-  ]);
+function termsOf(allowance: Omit<AllowanceDraft, 'until'>): string {
+  const { id, likeness, approvalId, effectId, agentId, tool, target, rules, varies, by, times } = allowance;
+  const asked = [approvalId, effectId, agentId, tool, target];
+  return JSON.stringify([id, likeness, asked, rules, varies, [by.user, by.keyId], times]);
 }
 
 function bindingOf({ workspace, id }: Pick<AllowanceRecord, 'workspace' | 'id'>) {

@@ -18,7 +18,7 @@ import {
 } from './error-shape.ts';
 import type { Arrived } from './arrival.ts';
 import { type LinkContext, originOfRequest, ownField, readHeaders, returnedHeaders } from './headers.ts';
-import type { ProxyPorts } from './ports.ts';
+import type { ProxyPorts, ProxySettings } from './ports.ts';
 import { isJson, LinksUnreadable, rewriteLinks } from './json-links.ts';
 import { shortened as cutText } from '../effects/model/shortened.ts';
 
@@ -86,7 +86,7 @@ export function answered({ method = '', headers }: IncomingMessage, id: string):
 type Ports = Pick<ProxyPorts, 'catalog' | 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
 
 export function problemAnswer(
-  ports: Ports,
+  ports: Pick<ProxyPorts, 'renderProblem'> & { readonly settings: () => Pick<ProxySettings, 'publicUrl'> },
   problem: Problem,
   request: AnsweredRequest,
   style: ErrorStyle = PLAIN_STYLE,

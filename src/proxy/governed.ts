@@ -21,7 +21,7 @@ import { mayHear } from './judge-read.ts';
 import type { ProxyPorts } from './ports.ts';
 import { contentFault, type ReadContent, readContent } from './read-content.ts';
 import { readUpload } from './read-upload.ts';
-import type { RuleMatch } from './route-table.ts';
+import type { RouteMatch, RuleMatch } from './route-table.ts';
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import type { HttpTool } from '../effects/model/tool.ts';
@@ -55,6 +55,23 @@ const CHANGED: Problem = {
 
 export function hasBody(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
+}
+
+/** What is to be passed on of a read that has no body, and what it matched; `null` where it is no such read. */
+export function bareRead(
+  ports: ReadPorts,
+  arrived: Arrived,
+  request: IncomingMessage,
+): { readonly match: Exclude<RouteMatch, { kind: 'none' }>; readonly read: ReadRequest } | null {
+  const { match } = arrived;
+  if (match.kind === 'rule')
+    return match.tool.kind === 'write' || hasBody(request)
+      ? null
+      : { match, read: paramsOf(ports, arrived, match, request, null) };
+  const isRead = request.method === 'GET' || request.method === 'HEAD';
+  return match.kind === 'undeclared' && match.route.undeclared === 'passthrough_reads' && isRead && !match.resembles
+    ? { match, read: { kind: 'read', params: {}, body: null, query: null, upload: null } }
+    : null;
 }
 
 /** Reads params, and the body if there is one, strictly. Nothing is checked against the tool's schema. */

@@ -6,16 +6,16 @@ import { isEventStream } from '../upstreams/http/events.ts';
 import { recordProxied } from './access.ts';
 import { answered, contextOf, linkedAnswer, passedOnHeaders, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, createIdentities, receive } from './arrival.ts';
-import { hasBody, liveAnswer, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
-import { type Front, GovernedWrite, type WriteDoor } from './governed-write.ts';
+import { bareRead, liveAnswer, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
+import { type Front, UnroutedCall, type UnroutedDoor } from './unrouted-call.ts';
 import { createLive } from '../identity/live.ts';
 import { createPassingAnswer } from './passing-answer.ts';
 import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';
 import { createRefusals, type DoorRefusal } from './refusals.ts';
 import { createRouteTable, type RouteMatch, type RouteTable, type RuleMatch } from './route-table.ts';
-import { BUSY, judgeRead, type StreamedRead } from './streamed-read.ts';
-import { passOn } from './streaming.ts';
+import { judgeRead } from './streamed-read.ts';
+import { type PassingDoor, passInPlace, type ReadCaller } from './streaming.ts';
 import { attachUpgrades } from './upgrades.ts';
 
 declare module 'fastify' {
@@ -134,34 +134,26 @@ export async function proxyPlugin(
     }
   };
 
-  /**
-   * Streams a read once there is a place for it. The place is given back when the answer was sent or the caller has
-   * gone.
-   */
-  const passInPlace = (request: FastifyRequest, reply: FastifyReply, read: StreamedRead): Promise<void> | null => {
-    const pass = (giveBack: (() => void) | null): void => {
-      if (giveBack === null) {
-        send(reply, problemAnswer(ports, BUSY, answered(request.raw, request.id), read.style));
-        return;
-      }
-      if (reply.raw.destroyed) {
-        giveBack();
-        reply.hijack();
-        return;
-      }
-      live.add(read.live);
-      reply.raw.once('close', () => {
-        live.remove(read.live);
-        giveBack();
-      });
-      passOn(ports, reads, request, reply, read);
-    };
-    const { upstream, workspace, agentId } = read.passed;
-    const taken = ports.place('reads', upstream, workspace, agentId);
-    if (taken instanceof Promise) return taken.then(pass);
-    pass(taken);
-    return null;
+  const passing: PassingDoor = {
+    ports,
+    reads,
+    live,
+    warn: (err) => app.log.warn({ err }, 'a read was not answered as a whole'),
   };
+  const readCaller = (request: FastifyRequest, reply: FastifyReply): ReadCaller => ({
+    request: answered(request.raw, request.id),
+    response: reply.raw,
+    stands: () => isEventStream(String(reply.getHeader('content-type'))),
+    head({ status, headers }) {
+      reply.code(status).headers(headers);
+      reply.lastHeaders();
+      const flat: (string | number | string[])[] = [];
+      for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) flat.push(name, value);
+      reply.raw.writeHead(status, flat);
+      reply.hijack();
+    },
+    send: (answer) => send(reply, answer),
+  });
 
   /** Streams a read, or does what its verdict asks for instead. */
   const passRead = (
@@ -172,13 +164,10 @@ export async function proxyPlugin(
     read: ReadRequest,
   ): Promise<void> | null => {
     if (read.kind !== 'read') return match.kind === 'rule' ? runGoverned(request, reply, arrived, match, read) : null;
-    const judged = judgeRead(ports, arrived, match, request.raw, read, {
-      stands: () => isEventStream(String(reply.getHeader('content-type'))),
-      cut: () => reply.raw.destroy(),
-    });
+    const judged = judgeRead(ports, arrived, match, request.raw, read);
     switch (judged.kind) {
       case 'stream':
-        return passInPlace(request, reply, judged.read);
+        return passInPlace(passing, readCaller(request, reply), judged.read);
       case 'problem':
         send(reply, problemAnswer(ports, judged.problem, answered(request.raw, request.id), match.route));
         return null;
@@ -208,32 +197,16 @@ export async function proxyPlugin(
       return null;
     }
     request.arrived = arrival;
+    const bare = bareRead(ports, arrival, request.raw);
+    if (bare !== null) return passRead(request, reply, arrival, bare.match, bare.read);
     const { match } = arrival;
-    const isRead = request.method === 'GET' || request.method === 'HEAD';
     switch (match.kind) {
-      case 'rule': {
-        if (match.tool.kind === 'write') {
-          return readRequest(ports, arrival, match, request.raw).then((read) =>
-            runGoverned(request, reply, arrival, match, read),
-          );
-        }
-        if (hasBody(request.raw)) {
-          return readRequest(ports, arrival, match, request.raw).then(async (read) => {
-            await passRead(request, reply, arrival, match, read);
-          });
-        }
-        return passRead(request, reply, arrival, match, paramsOf(ports, arrival, match, request.raw, null));
-      }
+      case 'rule':
+        return readRequest(ports, arrival, match, request.raw).then(async (read) => {
+          if (match.tool.kind === 'write') await runGoverned(request, reply, arrival, match, read);
+          else await passRead(request, reply, arrival, match, read);
+        });
       case 'undeclared':
-        if (match.route.undeclared === 'passthrough_reads' && isRead && !match.resembles) {
-          return passRead(request, reply, arrival, match, {
-            kind: 'read',
-            params: {},
-            body: null,
-            query: null,
-            upload: null,
-          });
-        }
         return refuse(request, reply, arrival, noRuleOf(match.route, request.raw.method ?? '', arrival.path));
       case 'none':
         return refuse(request, reply, arrival, NOT_DECLARED);
@@ -259,7 +232,8 @@ export async function proxyPlugin(
     }
   };
   if (front !== null) {
-    const door: WriteDoor = {
+    const door: UnroutedDoor = {
+      ...passing,
       ports,
       front,
       identities,
@@ -269,7 +243,7 @@ export async function proxyPlugin(
         void runGoverned(request, reply, arrived, match, read).catch(failOf(reply)),
       send,
     };
-    front.take((request, response, requestId) => new GovernedWrite(door, request, response, requestId).begin());
+    front.take((request, response, requestId) => new UnroutedCall(door, request, response, requestId).begin());
   }
   // The gateway's own paths are more specific than this one and win.
   app.route({ method: METHODS, url: '/*', handler });

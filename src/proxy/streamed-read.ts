@@ -28,7 +28,7 @@ export interface StreamedRead
   /** How long each wait for the next bytes may take, ms; `null`: as the upstream's settings say. */
   readonly timeoutMs: number | null;
   readonly passed: PassedRead;
-  readonly live: LiveConnection;
+  readonly live: Pick<LiveConnection, 'key' | 'address' | 'mayStay'>;
 }
 
 /** Checks and judges a read by its own rule, or as undeclared, and prepares it for streaming. */
@@ -38,7 +38,6 @@ export function judgeRead(
   match: Exclude<RouteMatch, { kind: 'none' }>,
   request: IncomingMessage,
   read: Extract<ReadRequest, { kind: 'read' }>,
-  connection: Pick<LiveConnection, 'stands' | 'cut'>,
 ): { readonly kind: 'stream'; readonly read: StreamedRead } | Exclude<ReadVerdict, { kind: 'stream' }> {
   const { tool } = match;
   const isDeclared = match.kind === 'rule';
@@ -96,7 +95,7 @@ export function judgeRead(
       links: match.route.links,
       style: match.route,
       passed: passedBy(arrived, verdict, match, observed, request.method),
-      live: { key: arrived.key, address: arrived.address, mayStay, isAdmitted: false, ...connection },
+      live: { key: arrived.key, address: arrived.address, mayStay },
     },
   };
 }

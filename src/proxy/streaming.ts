@@ -1,20 +1,34 @@
 import { pipeline } from 'node:stream';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../upstreams/http/announcements.ts';
 import type { IncomingHeaders } from '../upstreams/http/answer.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
-import { OF_THE_BYTES, ownFields, type ProxyAnswer } from './answer.ts';
+import { type AnsweredRequest, OF_THE_BYTES, ownFields, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { errorMembers, shownStatus } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import { isJson, linkStream, unreadable } from './json-links.ts';
-import type { ProxyPorts, ProxySettings } from './ports.ts';
+import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
-import { failureOf, type StreamedRead } from './streamed-read.ts';
+import { BUSY, failureOf, type StreamedRead } from './streamed-read.ts';
+import type { Live, LiveConnection } from '../identity/live.ts';
 
-interface PassingPorts extends Pick<ProxyPorts, 'stream' | 'heard'> {
-  readonly settings: () => Pick<ProxySettings, 'publicUrl'>;
+/** What passes reads on. */
+export interface PassingDoor {
+  readonly ports: Pick<ProxyPorts, 'place' | 'stream' | 'heard'> & Parameters<typeof problemAnswer>[0];
+  readonly reads: Pick<ReadLedger, 'record'>;
+  readonly live: Pick<Live, 'add' | 'remove'>;
+  readonly warn: (error: Error) => void;
+}
+
+/** Whoever gets the answer to a read: through the router, or past it. */
+export interface ReadCaller extends Pick<LiveConnection, 'stands'> {
+  readonly request: AnsweredRequest;
+  readonly response: ServerResponse;
+  /** Writes the head of an answer, with what every answer has. @throws where a header cannot be written */
+  head(answer: Omit<ProxyAnswer, 'body'>): void;
+  send(answer: ProxyAnswer): void;
 }
 
 interface Answering {
@@ -24,21 +38,49 @@ interface Answering {
 }
 
 /**
- * Passes on a read that was allowed, and its answer while it comes. It is sent once. The head of the answer goes with
+ * Passes on a read that was allowed once there is a place for it. The place is given back when the answer was sent or
+ * the caller has gone.
+ * @returns `null`: it has begun, or was refused
+ */
+export function passInPlace(door: PassingDoor, caller: ReadCaller, read: StreamedRead): Promise<void> | null {
+  const { ports, live } = door;
+  const { response } = caller;
+  const pass = (giveBack: (() => void) | null): void => {
+    if (giveBack === null) {
+      caller.send(problemAnswer(ports, BUSY, caller.request, read.style));
+      return;
+    }
+    if (response.destroyed) {
+      giveBack();
+      return;
+    }
+    const { key, address, mayStay } = read.live;
+    const stands = (): boolean => caller.stands();
+    const connection = { key, address, mayStay, isAdmitted: false, stands, cut: () => response.destroy() };
+    live.add(connection);
+    response.once('close', () => {
+      live.remove(connection);
+      giveBack();
+    });
+    passOn(door, caller, read);
+  };
+  const { upstream, workspace, agentId } = read.passed;
+  const taken = ports.place('reads', upstream, workspace, agentId);
+  if (taken instanceof Promise) return taken.then(pass);
+  pass(taken);
+  return null;
+}
+
+/**
+ * Passes on a read, and its answer while it comes. It is sent once. The head of the answer goes with
  * the first bytes of its body, so that an upstream that fails before them is answered for; a stream of events begins
  * at once.
  *
  * The answer is written by hand, and not as a stream of Fastify's or undici's: most reads are small, and what those
  * do for each costs as much as all the rest ([decision 36](../../docs/decisions/0036-reads-are-written-as-they-come.md)).
  */
-export function passOn(
-  ports: PassingPorts,
-  reads: Pick<ReadLedger, 'record'>,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  read: StreamedRead,
-): void {
-  const { raw } = reply;
+function passOn({ ports, reads, warn }: PassingDoor, caller: ReadCaller, read: StreamedRead): void {
+  const raw = caller.response;
   let controller: Dispatcher.DispatchController | null = null;
   let answering: Answering | null = null;
   let hasFailed = false;
@@ -48,10 +90,10 @@ export function passOn(
   const fail = (error: Error): void => {
     if (hasFailed || raw.writableEnded) return;
     hasFailed = true;
-    request.log.warn({ err: error }, 'a read was not answered as a whole');
+    warn(error);
     if (answering === null) reads.record(read.passed, null);
     if (raw.headersSent || raw.destroyed) raw.destroy();
-    else sendFailedRead(ports, reply, read, error);
+    else caller.send(failedRead(ports, read, error));
     controller?.abort(error);
   };
   raw.once('close', () => {
@@ -82,7 +124,7 @@ export function passOn(
       }
       ports.heard(read.upstreamId, null);
       reads.record(read.passed, status);
-      answering = answer(reply, read, { status, headers }, { resume: () => started.resume(), fail });
+      answering = answer(caller, read, { status, headers }, { resume: () => started.resume(), fail });
       // Such an answer has no body, whatever length it names. undici reports that length as a missing body.
       if (status === 304) answering.end();
     },
@@ -108,7 +150,7 @@ export function passOn(
   stream.dispatch(
     {
       path: read.pathAndQuery,
-      method: request.method,
+      method: caller.request.method,
       headers: read.headers,
       body: read.body,
       ...(read.timeoutMs === null ? {} : { headersTimeout: read.timeoutMs, bodyTimeout: read.timeoutMs }),
@@ -118,12 +160,12 @@ export function passOn(
 }
 
 function answer(
-  reply: FastifyReply,
+  caller: ReadCaller,
   read: StreamedRead,
   { status, headers }: { readonly status: number; readonly headers: IncomingHeaders },
   { resume, fail }: { readonly resume: () => void; readonly fail: (error: Error) => void },
 ): Answering {
-  const { raw } = reply;
+  const raw = caller.response;
   const type = headers['content-type'];
   const isRewritten = read.links.length > 0 && status !== 304 && isJson(type);
   const returned = returnedHeaders(headers, read);
@@ -131,17 +173,10 @@ function answer(
   /** @returns whether the body can follow */
   const begin = (): boolean => {
     if (raw.headersSent) return true;
-    reply
-      .code(status)
-      .headers(returned)
-      .header('svc-decision', status < 300 ? 'committed' : 'failed');
-    if (read.passed.observed !== null) reply.header('svc-observed', read.passed.observed.would);
-    reply.lastHeaders();
+    returned['svc-decision'] = status < 300 ? 'committed' : 'failed';
+    if (read.passed.observed !== null) returned['svc-observed'] = read.passed.observed.would;
     try {
-      const flat: (string | number | string[])[] = [];
-      for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) flat.push(name, value);
-      raw.writeHead(status, flat);
-      reply.hijack();
+      caller.head({ status, headers: returned });
       return true;
     } catch (error) {
       // A header that cannot be written, so nothing can be said.
@@ -174,7 +209,7 @@ function answer(
 
 /** Writes an answer in which addresses are rewritten: its body begins only when the first of it can be read. */
 function rewriting(
-  raw: FastifyReply['raw'],
+  raw: ServerResponse,
   read: StreamedRead,
   headers: IncomingHeaders,
   on: { readonly begin: () => boolean; readonly resume: () => void; readonly fail: (error: Error) => void },
@@ -199,12 +234,6 @@ function rewriting(
   };
 }
 
-/** Answers a read whose upstream failed before any byte of the body was returned. */
-function sendFailedRead(ports: PassingPorts, reply: FastifyReply, read: StreamedRead, error: Error): void {
-  const { status, headers, body } = failedRead(ports, read, error);
-  void reply.code(status).headers(headers).send(body);
-}
-
 /** Why a read ended: one line in the log, and nobody's fault. */
 function callerGone(): Error {
   const gone = new Error('the caller left before the answer was over');
@@ -214,9 +243,13 @@ function callerGone(): Error {
 }
 
 /** A read that failed. It changed nothing and is not an effect. */
-function failedRead(ports: PassingPorts, { passed, style, upstreamUrl }: StreamedRead, error: Error): ProxyAnswer {
+function failedRead(
+  { settings }: PassingDoor['ports'],
+  { passed, style, upstreamUrl }: StreamedRead,
+  error: Error,
+): ProxyAnswer {
   const reason = failureOf(error, upstreamUrl);
-  const docs = `${ports.settings().publicUrl}/docs/errors/${reason.code}`;
+  const docs = `${settings().publicUrl}/docs/errors/${reason.code}`;
   const body = {
     decision: 'failed',
     tool: passed.tool,

@@ -100,7 +100,7 @@ async function handshake(
       read.kind === 'problem' ? read.problem : problemOf('invalid_request', 'The request cannot be read.');
     return answer(problemAnswer(ports, problem, context));
   }
-  const judged = judgeRead(ports, arrival, match, request, read, { stands: () => true, cut: () => socket.destroy() });
+  const judged = judgeRead(ports, arrival, match, request, read);
   switch (judged.kind) {
     case 'stream': {
       const { upstream, workspace, agentId } = judged.read.passed;
@@ -216,8 +216,9 @@ function createTunnel({ live, reads, ports }: UpgradeParts) {
   });
   return (request: IncomingMessage, socket: Duplex, head: Buffer, read: StreamedRead, entry: UpgradeAccess): void => {
     open.set(request, { read, entry });
-    live.add(read.live);
-    socket.once('close', () => live.remove(read.live));
+    const connection = { ...read.live, isAdmitted: false, stands: () => true, cut: () => void socket.destroy() };
+    live.add(connection);
+    socket.once('close', () => live.remove(connection));
     const { protocol, hostname, port } = new URL(read.upstreamUrl);
     const { headers } = request;
     const forwarded: Record<string, string> = { ...read.headers, connection: 'Upgrade', upgrade: 'websocket' };

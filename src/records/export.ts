@@ -172,12 +172,7 @@ function isLeft(item: ExportItem | Archived): item is LeftItem {
  *   `present` declares an effect whose owner has ended before it is shown
  */
 export async function* exportParts(
-  {
-    readable,
-    program,
-    hasArchive,
-    present,
-  }: {
+  parts: {
     readonly readable: Readable;
     readonly program: ((asked: string) => Promise<string>) | null;
     readonly hasArchive: boolean;
@@ -186,6 +181,7 @@ export async function* exportParts(
   request: ExportRequest,
   context: ExportContext,
 ): AsyncGenerator<ExportPart> {
+  const { readable, program, hasArchive, present } = parts;
   const { turns } = readable;
   const { user, keyId, rule } = request.filter;
   const isMatch = matchOf(readable, request);

@@ -61,13 +61,7 @@ type Write = (step: (draft: Draft) => void) => Promise<unknown>;
 
 /** Declares what has ended in one workspace, at most `limit` of each kind. */
 export async function sweepWorkspace(
-  {
-    store,
-    runner,
-    steps,
-    scan,
-    archive,
-  }: {
+  parts: {
     readonly store: RowStore;
     readonly runner: StepRunner;
     readonly steps: Steps;
@@ -79,6 +73,7 @@ export async function sweepWorkspace(
   limit: number,
   retention: Retention,
 ): Promise<Omit<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown' | 'archive'>> {
+  const { store, runner, steps, scan, archive } = parts;
   const now = store.now();
   const due: Due = (list, kind, to, most = limit) => firstOf(store, { workspace, list, kind, to }, most);
   const write: Write = (step) => runner.run(workspace, step);
@@ -120,12 +115,7 @@ export async function sweepWorkspace(
 
 /** Leaves tombstones of settled effects that were made before a time. @returns how many */
 async function sweepSettled(
-  {
-    store,
-    scan,
-    archive,
-    write,
-  }: {
+  parts: {
     readonly store: RowStore;
     readonly scan: AgeScan;
     readonly archive: Pick<Archive, 'move'> | null;
@@ -135,6 +125,7 @@ async function sweepSettled(
   limit: number,
   before: number,
 ): Promise<number> {
+  const { store, scan, archive, write } = parts;
   let aged = 0;
   /** What goes into the archive, and how long its records are as they stand. */
   let leaving: ArchivedRow[] = [];

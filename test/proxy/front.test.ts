@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ConnectionCap } from '../../src/api/connection-cap.ts';
 import { Front } from '../../src/api/front.ts';
@@ -62,6 +62,9 @@ async function bytesOf(sent: Sent, extra: readonly string[]): Promise<string> {
     .replaceAll(/content-length: \d+/gi, 'LENGTH');
 }
 
+const READ = { method: 'GET', body: null } as const;
+const ORDER = '/shop/v1/orders/o1';
+
 /** The router answers a request that says where its answer is to go; the front leaves such requests to it. */
 const ROUTED = ['sec-fetch-dest: empty'];
 
@@ -92,15 +95,88 @@ describe('what goes past the router is answered as the router answers it, to the
     'no route': { path: '/nowhere/at/all' },
     'one of the gateway’s own paths': { path: '/v1/nothing' },
     'another method': { method: 'PUT' },
+    'a read': { ...READ, path: `${ORDER}?limit=10` },
+    'a read whose query is encoded': { ...READ, path: `${ORDER}?mode=%6Cist` },
+    'a read that the upstream refuses': { ...READ, path: `${ORDER}?mode=refuse` },
+    'a read without content': { ...READ, path: `${ORDER}?mode=empty` },
+    'a read that is redirected': { ...READ, path: `${ORDER}?mode=redirect` },
+    'a read with headers of one connection': { ...READ, path: `${ORDER}?mode=loud` },
+    'a read whose upstream breaks off': { ...READ, path: `${ORDER}?mode=drop_before` },
+    'a read that does not fit its tool': { ...READ, path: `${ORDER}?limit=x` },
+    'a read that policy denies': { ...READ, path: '/shop/v1/secret' },
+    'a read of a path that is encoded': { ...READ, path: '/shop/v1/orders/o%31' },
+    'a read with a fragment': { ...READ, path: `${ORDER}#part` },
+    'a read that no tool declares': { ...READ, path: '/open/v1/any' },
+    'a read that no tool declares, nor its route': { ...READ, path: '/shop/v1/any' },
+    'a read in which links are rewritten': { ...READ, path: '/linked/v1/any' },
+    'a read with the key in the query': { ...READ, path: `${ORDER}?api_key=KEY` },
+    'a read with a body': { ...READ, path: ORDER, body: '{}' },
+    'a read by POST': { path: '/shop/v1/search', body: '{"q":"x"}' },
+    'a read by POST without a body': { ...READ, method: 'POST', path: '/shop/v1/search' },
+    'a read of the head': { ...READ, method: 'HEAD', path: ORDER },
+    'a write by GET': { ...READ, path: '/open/v1/trigger' },
+    'one of the gateway’s own pages': { ...READ, path: '/livez' },
     'another Host': { headers: ['host: example.com'] },
     'another Origin': { headers: ['origin: https://example.com'] },
   };
 
   test.each(Object.entries(same))('%s', async (_name, sent) => {
+    await world.upstream.state('/v1/orders/o1', { id: 'o1' });
     const straight = await bytesOf(sent, []);
     expect(straight).toMatch(/^HTTP\/1\.1 \d{3} /);
     expect(straight).toBe(await bytesOf(sent, ROUTED));
   });
+});
+
+test('a read that policy lets pass does not come to the router, and one line of the log tells of it', async () => {
+  const before = world.routed.length;
+  const answer = await fetch(`${world.url}${ORDER}?mode=list`, { headers: { 'x-api-key': world.keys.bot } });
+  const body = await answer.text();
+  expect(world.routed).toHaveLength(before);
+  const lines = () => world.accessed.filter(({ requestId }) => requestId === answer.headers.get('x-request-id'));
+  await expect.poll(lines).toMatchObject([
+    {
+      method: 'GET',
+      tool: 'orders.get',
+      decision: 'committed',
+      effectId: null,
+      status: 200,
+      lasts: false,
+      cut: false,
+    },
+  ]);
+  expect(lines()[0]?.bytesOut).toBeGreaterThan(body.length);
+});
+
+test('a read past the router waits for its place', async () => {
+  let sent = -1;
+  world.beforePlace(async () => {
+    const before = (await world.upstream.counts()).requests;
+    await sleep(200);
+    sent = (await world.upstream.counts()).requests - before;
+  });
+  const answer = await fetch(`${world.url}${ORDER}`, { headers: { 'x-api-key': world.keys.bot } });
+  expect([answer.status, sent]).toEqual([200, 0]);
+});
+
+test('a read past the router that has its key in the query is called deprecated', async () => {
+  const answer = await fetch(`${world.url}${ORDER}?api_key=${world.keys.bot}`);
+  expect([answer.status, answer.headers.get('deprecation')]).toEqual([200, '@1767225600']);
+});
+
+test('one of the gateway’s own pages is no call', async () => {
+  const answer = await fetch(`${world.url}/livez`, { headers: { 'x-api-key': world.keys.bot } });
+  await fetch(`${world.url}${ORDER}`, { headers: { 'x-api-key': world.keys.bot } }).then((read) => read.text());
+  await expect.poll(() => world.accessed.at(-1)).toMatchObject({ tool: 'orders.get' });
+  expect([answer.status, await answer.json()]).toEqual([200, { own: true }]);
+  expect(world.accessed.map(({ requestId }) => requestId)).not.toContain(answer.headers.get('x-request-id'));
+});
+
+test('a stream of events past the router does not hold up a stop', { timeout: 15_000 }, async () => {
+  const own = await startProxiedWorld();
+  const read = await fetch(`${own.url}/open/v1/any?mode=stall`, { headers: { 'x-api-key': own.keys.bot } });
+  expect(read.headers.get('content-type')).toMatch(/^text\/event-stream/);
+  await Promise.all([own.close(), expect(read.text()).rejects.toThrow('terminated')]);
 });
 
 test.each([
@@ -209,7 +285,7 @@ test('an answer that goes past the router ends its connection where the gateway 
   server.close();
 });
 
-test('only a plain write goes past the router: what it would look at further, it gets', async () => {
+test('only what is plain goes past the router: what it would look at further, it gets', async () => {
   const routed: string[] = [];
   const server = createServer((request, response) => {
     routed.push(request.url ?? '');
@@ -238,16 +314,22 @@ test('only a plain write goes past the router: what it would look at further, it
     answer.resume();
     await once(answer, 'end');
   };
-  for (const method of ['DELETE', 'PATCH', 'POST', 'PUT']) await send(`/${method}`, method);
+  for (const method of ['DELETE', 'GET', 'PATCH', 'POST', 'PUT']) await send(`/${method}`, method);
   await send('/typed', 'POST', { 'content-type': 'application/json; charset=utf-8' });
-  expect(taken.splice(0)).toEqual(['/DELETE', '/PATCH', '/POST', '/PUT', '/typed']);
-  await send('/read', 'GET');
+  await send('/query?a=%20&b=/', 'GET');
+  expect(taken.splice(0)).toEqual(['/DELETE', '/GET', '/PATCH', '/POST', '/PUT', '/typed', '/query?a=%20&b=/']);
+  await send('/head', 'HEAD');
+  await send('/part#?a', 'GET');
+  await send('/query?a#b', 'GET');
   await send('/options', 'OPTIONS');
   await send('/a%2Fb');
   await send('/page', 'POST', { 'sec-fetch-dest': 'document' });
   await send('/odd-type', 'POST', { 'content-type': 'json' });
   await send('/odd', 'POST', { 'x-odd': '1' });
-  expect([routed, taken]).toEqual([['/read', '/options', '/a%2Fb', '/page', '/odd-type', '/odd'], []]);
+  expect([routed, taken]).toEqual([
+    ['/head', '/part#?a', '/query?a#b', '/options', '/a%2Fb', '/page', '/odd-type', '/odd'],
+    [],
+  ]);
   server.close();
 });
 

@@ -66,6 +66,8 @@ export interface ProxiedWorld {
   placed(): number;
   /** Requests that are over, as the access log has them. */
   readonly accessed: readonly AccessLine[];
+  /** Ids of the requests that came to the router. */
+  readonly routed: readonly string[];
   /** What the latest write would get now, of another shop and under another key. */
   preview(shop: string, key: string): Promise<PreviewResult>;
   /** Pauses a tool, or what else a pause can stop; gives what lifts the pause. */
@@ -426,6 +428,11 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
       return () => {};
     },
   };
+  const routed: string[] = [];
+  server.addHook('onRequest', (request, _reply, done) => {
+    routed.push(request.id);
+    done();
+  });
   server.get('/livez', () => ({ own: true }));
   await server.register(proxyPlugin, { ports, front });
   origin = await server.listen({ host: '127.0.0.1', port: 0 });
@@ -467,6 +474,7 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     log,
     shadowed,
     identified,
+    routed,
     keys: { bot: bot.key, account: account.key, readonly: readonly.key },
     freshBot: async () => {
       const made = await makeKey({ kind: 'agent', agentId: 'bot' });

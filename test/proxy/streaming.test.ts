@@ -3,7 +3,7 @@ import { get, type IncomingMessage } from 'node:http';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import Fastify from 'fastify';
 import { afterEach, expect, test } from 'vitest';
-import { passOn } from '../../src/proxy/streaming.ts';
+import { type PassingDoor, passInPlace, type ReadCaller } from '../../src/proxy/streaming.ts';
 import type { StreamedRead } from '../../src/proxy/streamed-read.ts';
 import { createStream } from '../../src/upstreams/http/http-upstreams.ts';
 import { makeCa } from '../upstream/certificates.ts';
@@ -39,7 +39,6 @@ async function startPassing(
   const pool = createStream({ url, connections: 1, network: 'any', timeoutMs: 20_000, tls: at?.tls ?? null });
   const logged: string[] = [];
   const app = Fastify({ logger: { level: 'warn', stream: { write: (line: string) => void logged.push(line) } } });
-  app.decorateReply('lastHeaders', () => {});
   const recorded: (number | null)[] = [];
   const arrived: string[] = [];
   const heard: (string | null)[] = [];
@@ -68,21 +67,29 @@ async function startPassing(
         policyVersion: '',
         observed,
       },
-      live: {
-        key: '',
-        address: '',
-        mayStay: () => true,
-        isAdmitted: false,
-        stands: () => false,
-        cut: () => {},
-      },
+      live: { key: '', address: '', mayStay: () => true },
     };
-    const ports = {
+    const ports: PassingDoor['ports'] = {
+      place: () => () => {},
+      renderProblem: () => ({ status: 429, headers: {}, body: {} }),
       stream: () => pool,
       heard: (_upstream: string, code: string | null) => void heard.push(code),
       settings: () => ({ publicUrl: 'http://gateway' }),
     };
-    passOn(ports, { record: (_read, status) => recorded.push(status) }, request, reply, read);
+    const warn = (err: Error): void => app.log.warn({ err }, 'a read was not answered as a whole');
+    const caller = {
+      request: { id: 'req_1', method: 'GET', keyed: false },
+      response: reply.raw,
+      head({ status, headers }: Parameters<ReadCaller['head']>[0]) {
+        reply.raw.writeHead(status, headers);
+        reply.hijack();
+      },
+      send: ({ status, headers, body }: Parameters<ReadCaller['send']>[0]) =>
+        void reply.code(status).headers(headers).send(body),
+      stands: () => false,
+    };
+    const reads: PassingDoor['reads'] = { record: (_read, status) => void recorded.push(status) };
+    void passInPlace({ ports, reads, live: { add: () => {}, remove: () => {} }, warn }, caller, read);
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
   closed.push(async () => {

@@ -34,18 +34,11 @@ function isSame(one: Editable[string] | undefined, other: Editable[string]): boo
  */
 export function likenessOf(
   key: KeyObject,
-  {
-    workspace,
-    agent,
-    actor,
-    tool,
-    target,
-    headers,
-    params,
-  }: Pick<Call, 'workspace' | 'agent' | 'actor' | 'tool' | 'target' | 'headers' | 'params'>,
+  call: Pick<Call, 'workspace' | 'agent' | 'actor' | 'tool' | 'target' | 'headers' | 'params'>,
   { approvals, obligations }: Pick<Permit, 'approvals' | 'obligations'>,
 ): string | null {
   if (mostAlike(approvals) === null) return null;
+  const { workspace, agent, actor, tool, target, headers, params } = call;
   const varies = Object.keys(variesIn(approvals, params));
   const open = new Map(varies.map((name) => [params[name], name]));
   const asking = new Set(approvals.map(({ rule }) => rule));
@@ -67,17 +60,18 @@ export function likenessOf(
   return hmacSha256(key, `alike\n${canonicalJson(bound)}`);
 }
 
-function requirementTerms({
-  rule,
-  ruleDigest,
-  approvers,
-  quorum,
-  expiresMs,
-  hold,
-  editable = {},
-  requireReason,
-  allowAlike,
-}: ApprovalRequirement): Json {
+function requirementTerms(requirement: ApprovalRequirement): Json {
+  const {
+    rule,
+    ruleDigest,
+    approvers,
+    quorum,
+    expiresMs,
+    hold,
+    editable = {},
+    requireReason,
+    allowAlike,
+  } = requirement;
   const { times = 0, forMs = 0 } = allowAlike ?? {};
   const who = { roles: approvers.roles, users: approvers.users };
   const may = Object.entries(editable).map(([name, bounds]): Json => [name, JSON.stringify(bounds)]);

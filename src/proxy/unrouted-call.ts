@@ -3,34 +3,36 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RunResult } from '../effects/model/outcome.ts';
 import { bytesSince, traceOf, wordOf } from '../telemetry/access.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
-import { afterWait, contextOf, linkedAnswer, type ProxyAnswer } from './answer.ts';
+import { afterWait, type AnsweredRequest, answered, contextOf, linkedAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, type Identities, partOf, receive } from './arrival.ts';
-import { hasBody, paramsOf, type ReadRequest, readParams, runRequestOf, unread } from './governed.ts';
+import { bareRead, hasBody, paramsOf, type ReadRequest, readParams, runRequestOf, unread } from './governed.ts';
 import type { ProxyPorts, ProxySettings } from './ports.ts';
 import { type ReadBody, takeBody } from '../bytes/gathered.ts';
 import { contentFault } from './read-content.ts';
 import type { RouteTable, RuleMatch } from './route-table.ts';
+import { judgeRead } from './streamed-read.ts';
+import { type PassingDoor, passInPlace, type ReadCaller } from './streaming.ts';
+import { isEventStream } from '../upstreams/http/events.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
 
-/** The way of plain writes, past the router of the server. `src/api/front.ts` is it. */
+/** The way past the router of the server, for what is plain. `src/api/front.ts` is it. */
 export interface Front {
   take(handler: (request: IncomingMessage, response: ServerResponse, requestId: string) => void): void;
-  /** Gives a request back as if it had never been taken: it is for one of the gateway's own paths. */
-  pass(request: IncomingMessage, response: ServerResponse): void;
   route(request: IncomingMessage, response: ServerResponse, requestId: string, next: Continue): void;
   routed(request: IncomingMessage): { readonly next: Continue } | undefined;
   answer(response: ServerResponse, requestId: string, answer: ProxyAnswer): boolean;
+  head(response: ServerResponse, requestId: string, answer: Omit<ProxyAnswer, 'body'>): void;
   answered(method: string, status: number, durationMs: number): void;
 }
 
 type Continue = (request: FastifyRequest, reply: FastifyReply) => void;
 
-export interface WriteDoor {
+export interface UnroutedDoor extends PassingDoor {
   readonly ports: ProxyPorts;
   readonly front: Front;
   readonly identities: Identities;
   readonly table: () => RouteTable;
-  /** Serves what is no plain write. It may have nothing of the body yet. */
+  /** Serves what does not go straight. It may have nothing of the body yet. */
   readonly proceed: (arrival: Arrival, request: FastifyRequest, reply: FastifyReply) => void;
   /** Answers a request that cannot be run as it was read. */
   readonly runRead: (
@@ -44,57 +46,48 @@ export interface WriteDoor {
 }
 
 /**
- * One governed write that came in before the router, from its arrival to its line in the log. It goes straight where it
- * is plain: a declared write whose body is read as a whole, and whose answer is too. Whatever else it turns out to be
- * goes to the router with what is known so far.
+ * One call that came in before the router, from its arrival to its line in the log. It goes straight where it is plain: a
+ * declared write whose body is read as a whole, and whose answer is too, or a read without a body that policy lets pass.
+ * Whatever else it turns out to be goes to the router with what is known so far.
  */
-export class GovernedWrite {
-  readonly #door: WriteDoor;
+export class UnroutedCall implements ReadCaller {
+  readonly #door: UnroutedDoor;
   readonly #request: IncomingMessage;
-  readonly #response: ServerResponse;
+  readonly response: ServerResponse;
   readonly #requestId: string;
   readonly #began = performance.now();
   #arrived: Arrived | null = null;
   /** What was answered, or the reply of the router that answers. */
-  #answer: ProxyAnswer | null = null;
+  #answer: Pick<ProxyAnswer, 'headers'> | null = null;
   #reply: FastifyReply | null = null;
-  #isWatched = false;
 
-  constructor(door: WriteDoor, request: IncomingMessage, response: ServerResponse, requestId: string) {
+  constructor(door: UnroutedDoor, request: IncomingMessage, response: ServerResponse, requestId: string) {
     this.#door = door;
     this.#request = request;
-    this.#response = response;
+    this.response = response;
     this.#requestId = requestId;
   }
 
   begin(): void {
-    const { ports, front, identities, table } = this.#door;
+    const { ports, identities, table } = this.#door;
     const request = this.#request;
+    this.response.on('close', () => this.#over()).on('error', ignore);
     try {
       const arrival = receive(ports, identities, table(), request, request.socket.remoteAddress ?? '', this.#requestId);
-      if (!(arrival instanceof Promise) && arrival.kind === 'own') {
-        front.pass(request, this.#response);
-        return;
-      }
-      this.#watch();
       if (arrival instanceof Promise) arrival.then((arrived) => this.#arrive(arrived)).catch(this.#fail);
       else this.#arrive(arrival);
     } catch (error) {
-      this.#watch();
       this.#fail(error);
     }
-  }
-
-  #watch(): void {
-    if (this.#isWatched) return;
-    this.#isWatched = true;
-    this.#response.on('close', () => this.#over()).on('error', ignore);
   }
 
   #arrive(arrival: Arrival): void {
     const { ports } = this.#door;
     const request = this.#request;
-    if (arrival.kind === 'arrived') this.#arrived = arrival;
+    if (arrival.kind === 'arrived') {
+      this.#arrived = arrival;
+      if (this.#passesRead(arrival)) return;
+    }
     const match = plainWriteOf(arrival);
     if (arrival.kind !== 'arrived' || match === null || request.headers['content-encoding'] !== undefined) {
       this.#route((routed, reply) => this.#door.proceed(arrival, routed, reply));
@@ -114,6 +107,30 @@ export class GovernedWrite {
       return;
     }
     takeBody(request, bodyLimit, (body) => this.#read(arrival, match, { bodyLimit, jsonLimits }, body));
+  }
+
+  /** @returns whether it is a read that is passed on; if not, nothing was done */
+  #passesRead(arrived: Arrived): boolean {
+    const { ports } = this.#door;
+    const found = arrived.viaQuery ? null : bareRead(ports, arrived, this.#request);
+    if (found?.read.kind !== 'read') return false;
+    const judged = judgeRead(ports, arrived, found.match, this.#request, found.read);
+    if (judged.kind !== 'stream') return false;
+    passInPlace(this.#door, this, judged.read)?.catch(this.#fail);
+    return true;
+  }
+
+  get request(): AnsweredRequest {
+    return answered(this.#request, this.#requestId);
+  }
+
+  head(answer: Omit<ProxyAnswer, 'body'>): void {
+    this.#answer = answer;
+    this.#door.front.head(this.response, this.#requestId, answer);
+  }
+
+  stands(): boolean {
+    return isEventStream(String(this.#headerOf('content-type')));
   }
 
   #read(
@@ -150,27 +167,27 @@ export class GovernedWrite {
     const { ports } = this.#door;
     try {
       const isOver = applied !== null || result.kind === 'problem' || result.outcome.decision === 'committed';
-      const held = isOver ? null : ports.preferredWait.hold(this.#request, this.#response, run, result);
+      const held = isOver ? null : ports.preferredWait.hold(this.#request, this.response, run, result);
       if (held !== null) {
         held.became.then((became) => this.#ran(arrived, run, became, held.applied)).catch(this.#fail);
         return;
       }
       const answer = linkedAnswer(ports, result, contextOf(ports, this.#request, this.#requestId, arrived));
-      if (answer instanceof Promise) answer.then((linked) => this.#send(afterWait(linked, applied))).catch(this.#fail);
-      else this.#send(applied === null ? answer : afterWait(answer, applied));
+      if (answer instanceof Promise) answer.then((linked) => this.send(afterWait(linked, applied))).catch(this.#fail);
+      else this.send(applied === null ? answer : afterWait(answer, applied));
     } catch (error) {
       this.#fail(error);
     }
   }
 
-  #send(answer: ProxyAnswer): void {
+  send(answer: ProxyAnswer): void {
     this.#answer = answer;
-    if (this.#door.front.answer(this.#response, this.#requestId, answer)) return;
+    if (this.#door.front.answer(this.response, this.#requestId, answer)) return;
     this.#route((_request, reply) => this.#door.send(reply, answer));
   }
 
   #route(next: (request: FastifyRequest, reply: FastifyReply) => void): void {
-    this.#door.front.route(this.#request, this.#response, this.#requestId, (request, reply) => {
+    this.#door.front.route(this.#request, this.response, this.#requestId, (request, reply) => {
       this.#reply = reply;
       next(request, reply);
     });
@@ -185,7 +202,7 @@ export class GovernedWrite {
   /** The line of the log and the counts, once the connection has taken the answer, or its caller has gone. */
   #over(): void {
     const { front, ports } = this.#door;
-    const response = this.#response;
+    const response = this.response;
     const { method = '', headers, socket } = this.#request;
     const durationMs = performance.now() - this.#began;
     const isWhole = response.writableFinished;
