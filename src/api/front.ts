@@ -31,8 +31,8 @@ interface FrontOptions {
 
 /**
  * Requests that a handler takes before the router does: routing, hooks and reply of the router cost a governed write a
- * tenth of its time, and a read more. Only what is plain is offered; everything else, and what the handler gives back, the router serves
- * as ever, and whoever asks cannot tell the two apart.
+ * tenth of its time, and a read a fifth. Only what is plain is offered; everything else, and what the handler gives back,
+ * the router serves as ever, and whoever asks cannot tell the two apart.
  */
 export class Front {
   readonly #options: FrontOptions;

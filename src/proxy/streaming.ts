@@ -72,9 +72,8 @@ export function passInPlace(door: PassingDoor, caller: ReadCaller, read: Streame
 }
 
 /**
- * Passes on a read, and its answer while it comes. It is sent once. The head of the answer goes with
- * the first bytes of its body, so that an upstream that fails before them is answered for; a stream of events begins
- * at once.
+ * Passes on a read, and its answer while it comes. It is sent once. The head of the answer goes with the first bytes of
+ * its body, so that an upstream that fails before them is answered for; a stream of events begins at once.
  *
  * The answer is written by hand, and not as a stream of Fastify's or undici's: most reads are small, and what those
  * do for each costs as much as all the rest ([decision 36](../../docs/decisions/0036-reads-are-written-as-they-come.md)).
