@@ -21,6 +21,8 @@ export class ConnectionCap {
   readonly #open = new Set<Socket>();
   /** Connections without a running request, the longest idle first. */
   readonly #idle = new Set<Socket>();
+  /** Answers that wait behind others of their connection. Node tells only the one that has it when it closes. */
+  readonly #behind = new Map<Socket, Set<ServerResponse>>();
   readonly #most: number;
   readonly #mostLingerMs: number;
   #isOver = false;
@@ -52,7 +54,9 @@ export class ConnectionCap {
   begun({ socket }: IncomingMessage, response: ServerResponse): void {
     this.#idle.delete(socket);
     this.underWay.set(socket, (this.underWay.get(socket) ?? 0) + 1);
+    if (response.socket === null) this.#behind.set(socket, (this.#behind.get(socket) ?? new Set()).add(response));
     response.once('close', () => {
+      this.#behind.get(socket)?.delete(response);
       const left = (this.underWay.get(socket) ?? 1) - 1;
       if (left > 0) this.underWay.set(socket, left);
       else {
@@ -97,6 +101,12 @@ export class ConnectionCap {
       setTimeout(() => socket.destroy(), this.#mostLingerMs).unref();
     });
     socket.once('close', () => {
+      for (const response of this.#behind.get(socket) ?? [])
+        if (response.socket === null) {
+          response.destroy();
+          response.emit('close');
+        }
+      this.#behind.delete(socket);
       this.#open.delete(socket);
       this.#idle.delete(socket);
       this.underWay.delete(socket);

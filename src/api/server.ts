@@ -342,8 +342,10 @@ function refusedUnread(
   return { status: rendered.status, headers: { ...rendered.headers, ...more }, body: JSON.stringify(rendered.body) };
 }
 
+/** Whether a request is for one of the gateway's own addresses; one that leads to the documentation is `/`. */
 function isOwn({ url = '' }: IncomingMessage, { kind }: Entrance): boolean {
-  return kind === 'own' && OWN_PATH.test(url.split('?', 1)[0] ?? '');
+  const [path = ''] = url.split('?', 1);
+  return kind === 'own' && (path === '/' || OWN_PATH.test(path));
 }
 
 const SHUTTING_DOWN = 'The gateway is shutting down. Nothing was done with this request.';

@@ -17,12 +17,8 @@ export interface SuggestRequest {
 export type SuggestAnswer = readonly SuggestedRule[] | null;
 
 /** Reads and compiles as long as it takes: beside the thread that answers calls. */
-export async function answerSuggest({
-  configFile,
-  environment,
-  inForce,
-  groups,
-}: SuggestRequest): Promise<SuggestAnswer> {
+export async function answerSuggest(request: SuggestRequest): Promise<SuggestAnswer> {
+  const { configFile, environment, inForce, groups } = request;
   try {
     const { configuration } = await loadConfiguration(configFile, { environment });
     return suggestRules(groups, unpackBundle(inForce.parts), surroundingsOfPolicies(configuration));

@@ -45,6 +45,12 @@ interface Answering {
 export function passInPlace(door: PassingDoor, caller: ReadCaller, read: StreamedRead): Promise<void> | null {
   const { ports, live } = door;
   const { response } = caller;
+  if (response.destroyed) return null;
+  const { key, address, mayStay } = read.live;
+  const stands = (): boolean => caller.stands();
+  const connection = { key, address, mayStay, isAdmitted: false, stands, cut: () => response.destroy() };
+  live.add(connection);
+  response.once('close', () => live.remove(connection));
   const pass = (giveBack: (() => void) | null): void => {
     if (giveBack === null) {
       caller.send(problemAnswer(ports, BUSY, caller.request, read.style));
@@ -54,14 +60,7 @@ export function passInPlace(door: PassingDoor, caller: ReadCaller, read: Streame
       giveBack();
       return;
     }
-    const { key, address, mayStay } = read.live;
-    const stands = (): boolean => caller.stands();
-    const connection = { key, address, mayStay, isAdmitted: false, stands, cut: () => response.destroy() };
-    live.add(connection);
-    response.once('close', () => {
-      live.remove(connection);
-      giveBack();
-    });
+    response.once('close', giveBack);
     passOn(door, caller, read);
   };
   const { upstream, workspace, agentId } = read.passed;

@@ -56,6 +56,37 @@ test('at the cap the connection that was idle for longest makes room, and the ne
   server.close();
 });
 
+test('when a caller leaves, each answer on its connection is closed once, also those that wait behind others', async () => {
+  const closed: string[] = [];
+  const waiting: (() => void)[] = [];
+  const server = createServer((request, response) => {
+    const { url = '' } = request;
+    response.on('close', () => closed.push(`${url} ${response.destroyed} ${response.writableFinished}`));
+    if (url === '/ended') response.end('ended');
+    else waiting.push(() => void response.end('answered'));
+  });
+  const cap = new ConnectionCap(server, 10);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = address !== null && typeof address === 'object' ? address.port : 0;
+  const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+  socket.write(['/first', '/ended', '/waits'].map((path) => `GET ${path} HTTP/1.1\r\nhost: a\r\n\r\n`).join(''));
+  await expect.poll(() => waiting).toHaveLength(2);
+  waiting.shift()?.();
+  await expect.poll(() => closed).toEqual(['/first true true', '/ended true true']);
+  socket.write('GET /behind HTTP/1.1\r\nhost: a\r\n\r\n'.repeat(20));
+  await expect.poll(() => waiting).toHaveLength(21);
+  socket.destroy();
+  await expect.poll(() => cap.underWay.size).toBe(0);
+  const last = ['/waits true false', ...Array<string>(20).fill('/behind true false')];
+  await expect.poll(() => closed.slice(2).toSorted()).toEqual(last.toSorted());
+  for (const answer of waiting) answer();
+  server.close();
+  await once(server, 'close');
+  expect(closed).toHaveLength(23);
+});
+
 test('a caller that is still sending when it is refused gets the whole answer; nothing after it is served', async () => {
   const served: string[] = [];
   const server = createServer((request, response) => {

@@ -159,16 +159,45 @@ test('a read past the router waits for its place', async () => {
   expect([answer.status, sent]).toEqual([200, 0]);
 });
 
+test.each([
+  ['past the router', ''],
+  ['through the router', `${ROUTED[0]}\r\n`],
+])('reads whose caller has left give back their places, also those behind another one: %s', async (_way, extra) => {
+  const { host, hostname, port } = new URL(world.url);
+  const of = world.accessed.length;
+  const socket = connect(Number(port), hostname).on('error', () => undefined);
+  const head = `host: ${host}\r\nx-api-key: ${world.keys.bot}\r\n${extra}`;
+  socket.write(`GET ${ORDER}?mode=never HTTP/1.1\r\n${head}\r\n`.repeat(10));
+  await expect.poll(() => world.placed()).toBe(10);
+  socket.destroy();
+  await expect.poll(() => world.placed()).toBe(0);
+  await expect
+    .poll(() => world.accessed.slice(of).map(({ status, cut }) => `${status} ${cut}`))
+    .toEqual(Array(10).fill('499 true'));
+});
+
+test('a read whose key ends while it waits for its place is not sent', async () => {
+  const fresh = await world.freshBot();
+  const before = (await world.upstream.counts()).requests;
+  world.beforePlace(async () => {
+    await fresh.revoke();
+    await sleep(1_000);
+  });
+  await expect(fetch(`${world.url}${ORDER}`, { headers: { 'x-api-key': fresh.key } })).rejects.toThrow('fetch failed');
+  expect((await world.upstream.counts()).requests).toBe(before);
+  expect(world.placed()).toBe(0);
+});
+
 test('a read past the router that has its key in the query is called deprecated', async () => {
   const answer = await fetch(`${world.url}${ORDER}?api_key=${world.keys.bot}`);
   expect([answer.status, answer.headers.get('deprecation')]).toEqual([200, '@1767225600']);
 });
 
-test('one of the gateway’s own pages is no call', async () => {
-  const answer = await fetch(`${world.url}/livez`, { headers: { 'x-api-key': world.keys.bot } });
+test.each(['/', '/?a=b', '/livez'])('one of the gateway’s own pages is no call: %s', async (page) => {
+  const answer = await fetch(`${world.url}${page}`, { headers: { 'x-api-key': world.keys.bot } });
   await fetch(`${world.url}${ORDER}`, { headers: { 'x-api-key': world.keys.bot } }).then((read) => read.text());
   await expect.poll(() => world.accessed.at(-1)).toMatchObject({ tool: 'orders.get' });
-  expect([answer.status, await answer.json()]).toEqual([200, { own: true }]);
+  expect(await answer.json()).toEqual({ own: true });
   expect(world.accessed.map(({ requestId }) => requestId)).not.toContain(answer.headers.get('x-request-id'));
 });
 

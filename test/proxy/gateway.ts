@@ -434,6 +434,7 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     done();
   });
   server.get('/livez', () => ({ own: true }));
+  server.get('/', (_request, reply) => reply.code(404).send({ own: true }));
   await server.register(proxyPlugin, { ports, front });
   origin = await server.listen({ host: '127.0.0.1', port: 0 });
 

@@ -86,12 +86,7 @@ export function alikeObstacle(
 /** Whether an allowance may let in a call that these make: nobody allows ahead what they could not approve. */
 export function isForOthers(
   { by }: AllowanceRecord,
-  {
-    user,
-    agentOwner,
-    keyId,
-    keyMadeBy,
-  }: {
+  asked: {
     readonly user: string | null;
     readonly agentOwner: string | null;
     readonly keyId: string;
@@ -99,6 +94,7 @@ export function isForOthers(
   },
   registeredBy: string | null,
 ): boolean {
+  const { user, agentOwner, keyId, keyMadeBy } = asked;
   return ![user, agentOwner, keyMadeBy, registeredBy].includes(by.user) && by.keyId !== keyId;
 }
 

@@ -67,13 +67,9 @@ export async function whileReachable<T>(settling: () => Promise<T>): Promise<T |
 export async function settleUnknown(
   ports: EffectPorts,
   effect: EffectRecord,
-  {
-    actor,
-    outcome,
-    settledBy,
-    force,
-  }: Pick<ResolveCall, 'outcome' | 'force'> & Pick<ResolveRequest, 'actor' | 'settledBy'>,
+  given: Pick<ResolveCall, 'outcome' | 'force'> & Pick<ResolveRequest, 'actor' | 'settledBy'>,
 ): Promise<ResolveResult> {
+  const { actor, outcome, settledBy, force } = given;
   const fence = fenceOf(effect);
   const resolution = await ports.store.resolve({
     workspace: effect.workspace,
