@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Socket } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { endWith } from '../bytes/end-with.ts';
 import { dropTheRest } from './connection-cap.ts';
 
 interface WholeAnswer {
@@ -91,9 +92,7 @@ export class Front {
     } catch {
       return false;
     }
-    // Together with the head it is one text, and one write without a list of buffers: 3 µs less.
-    if (typeof body !== 'string' && body.length <= SHORT_BODY) response.end(body.toString('latin1'), 'latin1');
-    else response.end(body);
+    endWith(response, body);
     return true;
   }
 
@@ -158,9 +157,6 @@ const MOST_PIPELINED = 32;
 export const OVERLOADED = 'The gateway is overloaded. Nothing was done with this request.';
 const PIPELINED =
   'Too many requests of this connection wait for their answers. Nothing was done with this one or those after it.';
-
-/** Bytes of a body that is written with its head. Of longer ones a copy costs more than a write. */
-const SHORT_BODY = 16_384;
 
 const METHODS: ReadonlySet<string> = new Set(['DELETE', 'GET', 'PATCH', 'POST', 'PUT']);
 /** An address whose path the router would not decode. */

@@ -134,12 +134,8 @@ export async function proxyPlugin(
     }
   };
 
-  const passing: PassingDoor = {
-    ports,
-    reads,
-    live,
-    warn: (err) => app.log.warn({ err }, 'a read was not answered as a whole'),
-  };
+  const warn = (err: Error): void => app.log.warn({ err }, 'a read was not answered as a whole');
+  const passing: PassingDoor = { ports, reads, live, warn };
   const readCaller = (request: FastifyRequest, reply: FastifyReply): ReadCaller => ({
     request: answered(request.raw, request.id),
     response: reply.raw,

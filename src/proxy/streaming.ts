@@ -1,6 +1,7 @@
 import { pipeline } from 'node:stream';
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
+import { endWith } from '../bytes/end-with.ts';
 import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../upstreams/http/announcements.ts';
 import type { IncomingHeaders } from '../upstreams/http/answer.ts';
@@ -192,7 +193,7 @@ function answer(
     write(piece) {
       if (!begin()) return true;
       written += piece.byteLength;
-      if (written === length) raw.end(piece);
+      if (written === length) endWith(raw, piece);
       else if (!raw.write(piece)) {
         raw.once('drain', resume);
         return false;

@@ -2,17 +2,13 @@
 export const MAX_CLOCK_JUMP_MS = 7 * 86_400_000;
 
 /** Says what is wrong with a clock that is not trusted, for people. Times in ms. */
-export function aheadMessage({
-  whose,
-  known,
-  clock,
-  maxJumpMs,
-}: {
+export function aheadMessage(seen: {
   readonly whose: 'this machine' | 'the Redis server';
   readonly known: number;
   readonly clock: number;
   readonly maxJumpMs: number;
 }): string {
+  const { whose, known, clock, maxJumpMs } = seen;
   const days = (ms: number): string => `${Math.round(ms / 8_640_000) / 10} days`;
   return (
     `The clock of ${whose} says ${new Date(clock).toISOString()}: ${days(clock - known)} after the last time that is known, ${new Date(known).toISOString()}, and store.max_clock_jump allows ${days(maxJumpMs)}. ` +
