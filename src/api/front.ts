@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Socket } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { endWith } from '../bytes/end-with.ts';
+import { endWith } from '../bytes/gathered.ts';
 import { dropTheRest } from './connection-cap.ts';
 
 interface WholeAnswer {

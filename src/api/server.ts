@@ -104,13 +104,13 @@ export function createListeningServer(options: ServerOptions): {
   });
   app.addHook('onClose', () => listenersClosed);
   const refused = (request: IncomingMessage, requestId: string, why: string) =>
-    refusedUnread(request, requestId, why, entranceOf(request), settings());
+    refusedUnread(request, requestId, why, entranceOf, settings());
   const front = new Front(app.server, connections.underWay, {
     isOverloaded: overload.isOverloaded,
     refused: (request, requestId, why) =>
       why === OVERLOADED && PROBES.has(request.url ?? '') ? null : refused(request, requestId, why),
     admits(request) {
-      if (door.isClosing || isOwn(request, entranceOf(request)) || doorFault(request) !== null) return false;
+      if (door.isClosing || isOwn(request, entranceOf) || doorFault(request) !== null) return false;
       options.arrived?.();
       return true;
     },
@@ -328,13 +328,13 @@ function refusedUnread(
   request: IncomingMessage,
   requestId: string,
   why: string,
-  entrance: Entrance,
+  entranceOf: (request: IncomingMessage) => Entrance,
   { publicUrl }: ApiSettings,
 ): { readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: string } {
   const { method = '', url = '', headers } = request;
   const problem = { ...plainProblem('not_ready', why), retryAfterMs: 1_000 };
   const changes = method !== 'GET' && method !== 'HEAD';
-  const isRun = isOwn(request, entrance) ? method === 'POST' && RUN_PATH.test(url) : changes;
+  const isRun = isOwn(request, entranceOf) ? method === 'POST' && RUN_PATH.test(url) : changes;
   // A write on a route may have a key that is derived from it: then an earlier one like it is the same action.
   const run = headers['idempotency-key'] !== undefined || isRun;
   const rendered = renderProblem(problem, {}, { publicUrl, requestId, run, changes });
@@ -343,9 +343,9 @@ function refusedUnread(
 }
 
 /** Whether a request is for one of the gateway's own addresses; one that leads to the documentation is `/`. */
-function isOwn({ url = '' }: IncomingMessage, { kind }: Entrance): boolean {
-  const [path = ''] = url.split('?', 1);
-  return kind === 'own' && (path === '/' || OWN_PATH.test(path));
+function isOwn(request: IncomingMessage, entranceOf: (request: IncomingMessage) => Entrance): boolean {
+  const [path = ''] = (request.url ?? '').split('?', 1);
+  return (path === '/' || OWN_PATH.test(path)) && entranceOf(request).kind === 'own';
 }
 
 const SHUTTING_DOWN = 'The gateway is shutting down. Nothing was done with this request.';

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { PIECES_A_TURN } from './pieces-a-turn.ts';
 
 /** Smallest and largest block, bytes. Blocks grow with what is gathered: a short text does not take a large one. */
@@ -231,4 +231,13 @@ function dropTheRest(message: IncomingMessage): void {
   message.push = () => true;
   message._read = () => undefined;
   message.socket.pause();
+}
+
+/** Of more bytes a copy costs more than a write. */
+const MOST_COPIED = 16_384;
+
+/** Ends an answer. With a head that has not gone, few bytes are one text, and one write without a list of buffers. */
+export function endWith(response: ServerResponse, body: Buffer | string): void {
+  if (typeof body === 'string' || body.length > MOST_COPIED) response.end(body);
+  else response.end(body.toString('latin1'), 'latin1');
 }

@@ -142,7 +142,8 @@ function addOwn(
   value: string | readonly string[] | number,
   options: LinkContext,
 ): void {
-  if (isLinkHeader(name)) {
+  // Clients follow the addresses in these.
+  if (name === 'location' || name === 'content-location' || name === 'link') {
     const links = ownLinks(name, typeof value === 'object' ? value.join(', ') : String(value), options);
     for (const [own, text] of Object.entries(links)) returned[own] = asBytes(text);
   } else returned[name] = typeof value === 'object' ? value.map(asBytes) : asBytes(String(value));
@@ -174,11 +175,6 @@ export function originOfRequest({ headers, socket }: IncomingMessage, publicUrl:
   const published = URL.canParse(publicUrl) ? new URL(publicUrl) : null;
   if (published !== null && published.host === host.toLowerCase()) return published.origin;
   return `${'encrypted' in socket ? 'https' : 'http'}://${host}`;
-}
-
-/** Whether a header holds addresses that clients follow. */
-function isLinkHeader(name: string): boolean {
-  return name === 'location' || name === 'content-location' || name === 'link';
 }
 
 /**

@@ -1,7 +1,7 @@
 import { pipeline } from 'node:stream';
 import type { ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
-import { endWith } from '../bytes/end-with.ts';
+import { endWith } from '../bytes/gathered.ts';
 import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../upstreams/http/announcements.ts';
 import type { IncomingHeaders } from '../upstreams/http/answer.ts';

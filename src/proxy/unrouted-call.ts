@@ -84,11 +84,9 @@ export class UnroutedCall implements ReadCaller {
   #arrive(arrival: Arrival): void {
     const { ports } = this.#door;
     const request = this.#request;
-    if (arrival.kind === 'arrived') {
-      this.#arrived = arrival;
-      if (this.#passesRead(arrival)) return;
-    }
+    if (arrival.kind === 'arrived') this.#arrived = arrival;
     const match = plainWriteOf(arrival);
+    if (arrival.kind === 'arrived' && match === null && this.#passesRead(arrival)) return;
     if (arrival.kind !== 'arrived' || match === null || request.headers['content-encoding'] !== undefined) {
       this.#route((routed, reply) => this.#door.proceed(arrival, routed, reply));
       return;
@@ -130,7 +128,7 @@ export class UnroutedCall implements ReadCaller {
   }
 
   stands(): boolean {
-    return isEventStream(String(this.#headerOf('content-type')));
+    return isEventStream(String(this.#headers()['content-type']));
   }
 
   #read(
@@ -203,13 +201,14 @@ export class UnroutedCall implements ReadCaller {
   #over(): void {
     const { front, ports } = this.#door;
     const response = this.response;
-    const { method = '', headers, socket } = this.#request;
+    const { method = '', headers: asked, socket } = this.#request;
     const durationMs = performance.now() - this.#began;
     const isWhole = response.writableFinished;
     if (isWhole) front.answered(method, response.statusCode, durationMs);
     if (ports.access === null) return;
     const { workspace, agentId, tool, upstream, rpc, authenticatedInMs } = partOf(this.#arrived);
     const { bytesIn, bytesOut } = bytesSince(socket);
+    const headers = this.#headers();
     // Every write comes here: spreads would cost 4 kB.
     ports.access({
       workspace,
@@ -218,8 +217,8 @@ export class UnroutedCall implements ReadCaller {
       upstream,
       rpc,
       authenticatedInMs,
-      decision: wordOf(this.#headerOf('svc-decision')),
-      effectId: wordOf(this.#headerOf('svc-effect-id')),
+      decision: wordOf(headers['svc-decision']),
+      effectId: wordOf(headers['svc-effect-id']),
       lasts: false,
       requestId: this.#requestId,
       method,
@@ -227,13 +226,14 @@ export class UnroutedCall implements ReadCaller {
       bytesIn,
       bytesOut,
       durationMs,
-      traceId: traceOf(headers['traceparent']),
+      traceId: traceOf(asked['traceparent']),
       cut: !isWhole,
     });
   }
 
-  #headerOf(name: string): number | string | readonly string[] | undefined {
-    return this.#reply === null ? this.#answer?.headers[name] : this.#reply.getHeader(name);
+  /** Of the answer, as far as there is one. */
+  #headers(): Readonly<Record<string, number | string | readonly string[] | undefined>> {
+    return this.#reply === null ? (this.#answer?.headers ?? {}) : this.#reply.getHeaders();
   }
 }
 
