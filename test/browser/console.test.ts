@@ -580,7 +580,8 @@ describe('the inbox, by keyboard', () => {
     await open('inbox', '#question', own.page);
     expect(await own.page.innerText('#question')).toContain('Refund 60000 cents');
     await own.page.keyboard.press('j');
-    await own.page.getByText('Refund 70000 cents', { exact: false }).first().waitFor();
+    // In the list it stands all the time.
+    await expect.poll(() => own.page.innerText('#question')).toContain('Refund 70000 cents');
     await own.page.keyboard.press('k');
     await choose(own.page, 'a', 'Refund 60000 cents');
     await own.page.keyboard.press('Enter');
@@ -589,8 +590,10 @@ describe('the inbox, by keyboard', () => {
     const field = own.page.getByLabel('Your API key');
     await expect.poll(() => field.evaluate((of) => of.matches(':focus'))).toBe(true);
     await own.page.keyboard.type(world.keys.approver);
+    await expect.poll(() => field.inputValue()).toBe(world.keys.approver);
     await own.page.keyboard.press('Enter');
-    await own.page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
+    // Where it says something else, the log of the test has what.
+    await expect.poll(() => own.page.innerText('body')).toContain('Approved, and sent: committed');
     expect(await stateOf(first)).toBe('committed');
     await choose(own.page, 'r', 'Refund 70000 cents');
     await own.page.keyboard.press('Enter');
