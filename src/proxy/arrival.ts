@@ -96,8 +96,8 @@ export function receive(
       located === null ? { kind: 'none' } : table.match(located.route, request.method ?? 'GET', plain.segments);
     if (match.kind !== 'rule' && plain.segments.some((segment) => segment.includes('/')))
       return problem('invalid_request', ENCODED_SLASH, viaQuery, style);
-    const repeated = queryFault(query.repeated);
-    if (repeated !== null && !takesLists(match)) return { kind: 'problem', problem: repeated, viaQuery, style };
+    const repeated = query.repeated.length === 0 || takesLists(match) ? null : queryFault(query.repeated);
+    if (repeated !== null) return { kind: 'problem', problem: repeated, viaQuery, style };
     const { principal } = who;
     return {
       kind: 'arrived',
@@ -209,7 +209,7 @@ function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key:
 /** The ledger keeps some texts, such as the path, so they must not contain another key either. */
 function keyIsKept(request: IncomingMessage, path: string): Problem | null {
   const { 'svc-agent-id': agent, 'idempotency-key': key } = request.headers;
-  if (!holdsKey(path) && !holdsKey(String(agent ?? '')) && !holdsKey(String(key ?? ''))) return null;
+  if (!holdsKey(path) && (agent === undefined || !holdsKey(String(agent))) && !holdsKey(String(key ?? ''))) return null;
   return problemOf(
     'invalid_request',
     'The path, Svc-Agent-Id or Idempotency-Key holds an API key, which would be kept and shown. Send keys in X-API-Key only.',
