@@ -22,7 +22,7 @@ export class ConnectionCap {
   /** Connections without a running request, the longest idle first. */
   readonly #idle = new Set<Socket>();
   /** Answers that wait behind others of their connection. Node tells only the one that has it when it closes. */
-  readonly #behind = new Map<Socket, Set<ServerResponse>>();
+  readonly #behind = new WeakMap<Socket, Set<ServerResponse>>();
   readonly #most: number;
   readonly #mostLingerMs: number;
   #isOver = false;
@@ -106,7 +106,6 @@ export class ConnectionCap {
           response.destroy();
           response.emit('close');
         }
-      this.#behind.delete(socket);
       this.#open.delete(socket);
       this.#idle.delete(socket);
       this.underWay.delete(socket);

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { bytesSince, type KnownOfRequest, recordRequest, traceOf, wordOf } from '../telemetry/access.ts';
+import { bytesSince, recordRequest, traceOf } from '../telemetry/access.ts';
 import type { AccessLine } from '../telemetry/access-log.ts';
-import { type Arrived, partOf } from './arrival.ts';
+import { type Arrived, knownOf } from './arrival.ts';
 
 /** Tells of a request through the proxy when it is over. */
 export function recordProxied(
@@ -11,21 +11,7 @@ export function recordProxied(
   arrivedOf: (request: FastifyRequest) => Arrived | null,
   record: (line: AccessLine) => void,
 ): void {
-  const known = (): KnownOfRequest => {
-    const { workspace, agentId, tool, upstream, rpc, authenticatedInMs } = partOf(arrivedOf(request));
-    return {
-      workspace,
-      agentId,
-      tool,
-      upstream,
-      rpc,
-      authenticatedInMs,
-      decision: wordOf(reply.getHeader('svc-decision')),
-      effectId: wordOf(reply.getHeader('svc-effect-id')),
-      lasts: false,
-    };
-  };
-  recordRequest(request, reply, known, record);
+  recordRequest(request, reply, () => knownOf(arrivedOf(request), reply.getHeaders()), record);
 }
 
 export interface UpgradeAccess {
@@ -50,7 +36,7 @@ export function recordUpgrade(
   const traceId = traceOf(headers['traceparent']);
   socket.once('close', () =>
     record({
-      ...partOf(access.arrived),
+      ...knownOf(access.arrived, {}),
       requestId,
       method,
       decision: access.decision,

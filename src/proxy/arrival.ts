@@ -14,7 +14,7 @@ import type { ProxyPorts } from './ports.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
 import type { Socket } from 'node:net';
 import { pointerTo } from '../json/value.ts';
-import type { KnownOfRequest } from '../telemetry/access.ts';
+import { type KnownOfRequest, wordOf } from '../telemetry/access.ts';
 import type { KeyCarriers } from '../effects/model/key.ts';
 
 /** A request whose sender is known, and whose path and query have only one meaning. */
@@ -121,10 +121,11 @@ export function receive(
   return who instanceof Promise ? who.then(identified) : identified(who);
 }
 
-/** What is told of who sends, and of what it is for. */
-export function partOf(
+/** What is told of who sends, of what it is for, and of what the headers of its answer say. */
+export function knownOf(
   arrived: Arrived | null,
-): Pick<KnownOfRequest, 'workspace' | 'agentId' | 'tool' | 'upstream' | 'rpc' | 'authenticatedInMs'> {
+  answer: Readonly<Record<string, number | string | readonly string[] | undefined>>,
+): KnownOfRequest {
   const match = arrived?.match;
   return {
     workspace: arrived?.workspace ?? '',
@@ -133,6 +134,9 @@ export function partOf(
     upstream: match === undefined || match.kind === 'none' ? null : match.route.upstream,
     rpc: null,
     authenticatedInMs: arrived?.authenticatedInMs ?? null,
+    decision: wordOf(answer['svc-decision']),
+    effectId: wordOf(answer['svc-effect-id']),
+    lasts: false,
   };
 }
 

@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RunResult } from '../effects/model/outcome.ts';
-import { bytesSince, traceOf, wordOf } from '../telemetry/access.ts';
+import { bytesSince, traceOf } from '../telemetry/access.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
 import { afterWait, type AnsweredRequest, answered, contextOf, linkedAnswer, type ProxyAnswer } from './answer.ts';
-import { type Arrival, type Arrived, type Identities, partOf, receive } from './arrival.ts';
+import { type Arrival, type Arrived, type Identities, knownOf, receive } from './arrival.ts';
 import { bareRead, hasBody, paramsOf, type ReadRequest, readParams, runRequestOf, unread } from './governed.ts';
 import type { ProxyPorts, ProxySettings } from './ports.ts';
 import { type ReadBody, takeBody } from '../bytes/gathered.ts';
@@ -201,14 +201,14 @@ export class UnroutedCall implements ReadCaller {
   #over(): void {
     const { front, ports } = this.#door;
     const response = this.response;
-    const { method = '', headers: asked, socket } = this.#request;
+    const { method = '', headers, socket } = this.#request;
     const durationMs = performance.now() - this.#began;
     const isWhole = response.writableFinished;
     if (isWhole) front.answered(method, response.statusCode, durationMs);
     if (ports.access === null) return;
-    const { workspace, agentId, tool, upstream, rpc, authenticatedInMs } = partOf(this.#arrived);
+    const known = knownOf(this.#arrived, this.#headers());
+    const { workspace, agentId, tool, upstream, rpc, decision, effectId, authenticatedInMs, lasts } = known;
     const { bytesIn, bytesOut } = bytesSince(socket);
-    const headers = this.#headers();
     // Every write comes here: spreads would cost 4 kB.
     ports.access({
       workspace,
@@ -217,16 +217,16 @@ export class UnroutedCall implements ReadCaller {
       upstream,
       rpc,
       authenticatedInMs,
-      decision: wordOf(headers['svc-decision']),
-      effectId: wordOf(headers['svc-effect-id']),
-      lasts: false,
+      decision,
+      effectId,
+      lasts,
       requestId: this.#requestId,
       method,
       status: response.headersSent ? response.statusCode : 499,
       bytesIn,
       bytesOut,
       durationMs,
-      traceId: traceOf(asked['traceparent']),
+      traceId: traceOf(headers['traceparent']),
       cut: !isWhole,
     });
   }

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
-import { get, type IncomingMessage } from 'node:http';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { get, IncomingMessage, ServerResponse } from 'node:http';
+import { type AddressInfo, createServer, Socket } from 'node:net';
 import Fastify from 'fastify';
 import { afterEach, expect, test } from 'vitest';
 import { type PassingDoor, passInPlace, type ReadCaller } from '../../src/proxy/streaming.ts';
@@ -14,6 +14,36 @@ const closed: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   await Promise.all(closed.splice(0).map((close) => close()));
 });
+
+const PASSED: StreamedRead['passed'] = {
+  workspace: 'demo',
+  agentId: 'bot',
+  keyId: 'key',
+  tool: 'get',
+  upstream: 'x',
+  rule: null,
+  policyVersion: '',
+  observed: null,
+};
+
+function readOf(upstreamUrl: string, pathAndQuery: string): StreamedRead {
+  return {
+    upstreamId: 'x',
+    upstreamUrl,
+    pathAndQuery,
+    headers: {},
+    body: null,
+    timeoutMs: null,
+    prefix: '/x',
+    setCookie: false,
+    origin: () => 'http://gateway',
+    foreignLinks: 'hide',
+    links: [],
+    style: { errorFormat: 'problem', finalStatus: null },
+    passed: PASSED,
+    live: { key: '', address: '', mayStay: () => true },
+  };
+}
 
 /** Passes reads on to a server that answers by hand. */
 async function startPassing(
@@ -44,31 +74,7 @@ async function startPassing(
   const heard: (string | null)[] = [];
   app.get('/*', (request, reply) => {
     arrived.push(request.url);
-    const read: StreamedRead = {
-      upstreamId: 'x',
-      upstreamUrl: url,
-      pathAndQuery: request.url,
-      headers: {},
-      body: null,
-      timeoutMs: null,
-      prefix: '/x',
-      setCookie: false,
-      origin: () => 'http://gateway',
-      foreignLinks: 'hide',
-      links,
-      style,
-      passed: {
-        workspace: 'demo',
-        agentId: 'bot',
-        keyId: 'key',
-        tool: 'get',
-        upstream: 'x',
-        rule: null,
-        policyVersion: '',
-        observed,
-      },
-      live: { key: '', address: '', mayStay: () => true },
-    };
+    const read: StreamedRead = { ...readOf(url, request.url), links, style, passed: { ...PASSED, observed } };
     const ports: PassingDoor['ports'] = {
       place: () => () => {},
       renderProblem: () => ({ status: 429, headers: {}, body: {} }),
@@ -101,6 +107,33 @@ async function startPassing(
   });
   return { url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`, recorded, arrived, heard, logged };
 }
+
+test('a read whose caller has left already takes no place, and nobody holds it', () => {
+  const response = new ServerResponse(new IncomingMessage(new Socket()));
+  response.destroy();
+  const asked: string[] = [];
+  const note = (what: string) => (): never => {
+    asked.push(what);
+    throw new Error(what);
+  };
+  const ports = {
+    place: note('place'),
+    stream: note('stream'),
+    heard: note('heard'),
+    renderProblem: note('problem'),
+    settings: () => ({ publicUrl: 'http://gateway' }),
+  };
+  const door = {
+    ports,
+    reads: { record: note('record') },
+    live: { add: note('live'), remove: () => {} },
+    warn: note('warn'),
+  };
+  const request = { id: 'req_1', method: 'GET', keyed: false };
+  const caller = { request, response, head: note('head'), send: note('send'), stands: () => false };
+  expect(passInPlace(door, caller, readOf('http://127.0.0.1:1', '/'))).toBeNull();
+  expect(asked).toEqual([]);
+});
 
 test('a stream of events begins before its first event', async () => {
   const { url } = await startPassing((socket) =>

@@ -60,18 +60,17 @@ export function likenessOf(
   return hmacSha256(key, `alike\n${canonicalJson(bound)}`);
 }
 
-function requirementTerms(requirement: ApprovalRequirement): Json {
-  const {
-    rule,
-    ruleDigest,
-    approvers,
-    quorum,
-    expiresMs,
-    hold,
-    editable = {},
-    requireReason,
-    allowAlike,
-  } = requirement;
+function requirementTerms({
+  rule,
+  ruleDigest,
+  approvers,
+  quorum,
+  expiresMs,
+  hold,
+  editable = {},
+  requireReason,
+  allowAlike,
+}: ApprovalRequirement): Json {
   const { times = 0, forMs = 0 } = allowAlike ?? {};
   const who = { roles: approvers.roles, users: approvers.users };
   const may = Object.entries(editable).map(([name, bounds]): Json => [name, JSON.stringify(bounds)]);
