@@ -21,7 +21,7 @@ export class ConnectionCap {
   readonly #open = new Set<Socket>();
   /** Connections without a running request, the longest idle first. */
   readonly #idle = new Set<Socket>();
-  /** Answers that wait behind others of their connection. Node tells only the one that has it when it closes. */
+  /** Answers that wait behind others of their connection. Node 20 tells only the one that has it when it closes. */
   readonly #behind = new WeakMap<Socket, Set<ServerResponse>>();
   readonly #most: number;
   readonly #mostLingerMs: number;
@@ -101,11 +101,13 @@ export class ConnectionCap {
       setTimeout(() => socket.destroy(), this.#mostLingerMs).unref();
     });
     socket.once('close', () => {
-      for (const response of this.#behind.get(socket) ?? [])
-        if (response.socket === null) {
+      // Later, as Node 24 closes them by itself in the ticks that follow: what is still here then, it did not close.
+      setImmediate(() => {
+        for (const response of this.#behind.get(socket) ?? []) {
           response.destroy();
           response.emit('close');
         }
+      });
       this.#open.delete(socket);
       this.#idle.delete(socket);
       this.underWay.delete(socket);
