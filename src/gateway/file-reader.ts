@@ -7,6 +7,8 @@ import { answerSuggest, type SuggestAnswer, type SuggestRequest } from './sugges
 const LONGEST_MS = 120_000;
 /** A thread for the next files is begun so long after the last ones, ms. */
 const SPARE_AFTER_MS = 2_000;
+/** What a thread has for what soon is garbage, MB. V8's own is 48, and a spare one keeps all that its start took. */
+const MOST_YOUNG_MB = 6;
 
 /** The files could not be read. Their content is not the cause. */
 export class FilesNotRead extends Error {}
@@ -117,7 +119,7 @@ export class FileReader {
 /** @returns `null` where the system has none to give now */
 function begin(program: URL): Worker | null {
   try {
-    return new Worker(program, { name: 'files' });
+    return new Worker(program, { name: 'files', resourceLimits: { maxYoungGenerationSizeMb: MOST_YOUNG_MB } });
   } catch {
     return null;
   }
