@@ -8,7 +8,6 @@ import type { Identified } from '../identity/identified.ts';
 import { percentDecoded } from '../bytes/percent-decoded.ts';
 import { readPath } from '../upstreams/http/path.ts';
 import { isNested, type QueryPairs, REPEATED } from '../upstreams/http/query.ts';
-import { planOf } from '../upstreams/http/request-template.ts';
 import { type ErrorStyle, PLAIN_STYLE } from './error-shape.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
@@ -196,7 +195,7 @@ function queryFault(faults: readonly RequestFault[]): Problem | null {
 
 /** Whether a tool reads the query itself, where a name may stand more than once. */
 function takesLists(match: RouteMatch): boolean {
-  return match.kind === 'rule' && isNested(planOf(match.tool.call.request).query);
+  return match.kind === 'rule' && isNested(match.plan.query);
 }
 
 /** The gateway's key never goes on, even if a caller put it in a place where it does not belong. */

@@ -10,7 +10,7 @@ import type { RequestBody } from '../effects/upstream.ts';
 import { type JsonLimits, LARGE_TEXT } from '../json/strict.ts';
 import { isUsualSpelling } from '../upstreams/http/path.ts';
 import { isNested, writeQuery, type CollectedQuery, collectQuery, type QueryPairs } from '../upstreams/http/query.ts';
-import { planOf, takesFiles, renderBody, type RequestPlan } from '../upstreams/http/request-template.ts';
+import { takesFiles, renderBody, type RequestPlan } from '../upstreams/http/request-template.ts';
 import type { Upload } from '../upstreams/http/spool.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { decodeBody } from './decode-body.ts';
@@ -30,7 +30,7 @@ import { MOST_SHOWN, overrideFault } from '../upstreams/http/form.ts';
 
 type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode' | 'spool'>;
 type ReadArrived = Pick<Arrived, 'key' | 'principal' | 'query' | 'workspace'>;
-type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'> & { readonly route: Pick<Route, 'undeclaredQuery'> };
+type ReadMatch = Pick<RuleMatch, 'tool' | 'plan' | 'pathParams'> & { readonly route: Pick<Route, 'undeclaredQuery'> };
 
 /** A request that was read completely: what policy sees of it, and the bytes that go on. */
 export type ReadRequest =
@@ -84,7 +84,7 @@ export async function readRequest(
   if (!hasBody(request)) return paramsOf(ports, arrived, match, request, null);
   const type = contentFault(match.tool, request.headers);
   if (type !== null) return { kind: 'problem', problem: type };
-  if (takesFiles(planOf(match.tool.call.request))) return readWithFiles(ports, arrived, match, request);
+  if (takesFiles(match.plan)) return readWithFiles(ports, arrived, match, request);
   const { bodyLimit, jsonLimits } = ports.settings();
   const read = await readBody(request, bodyLimit);
   if (read.kind !== 'body') return unread(read, bodyLimit);
@@ -120,7 +120,7 @@ async function readWithFiles(
   const upload = ports.spool.begin(uploads, ownerOf(arrived));
   let isKept = false;
   try {
-    const read = await readUpload(request, match.tool, upload, { limits: uploads, jsonLimits, key: arrived.key });
+    const read = await readUpload(request, match, upload, { limits: uploads, jsonLimits, key: arrived.key });
     if (read.kind !== 'content') return read;
     if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
     const collected = paramsOf(ports, arrived, match, request, { bytes: null, content: read.content });
@@ -142,7 +142,7 @@ export function readParams(
 ): ReadRequest | Promise<ReadRequest> {
   if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
   if (body.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
-  const content = readContent(match.tool, body, jsonLimits);
+  const content = readContent(match, body, jsonLimits);
   if (body.byteLength < LARGE_TEXT && !(content instanceof Promise))
     return paramsOf(ports, arrived, match, request, { bytes: body, content }, jsonLimits);
   return readLarge(ports, arrived, match, request, { bytes: body, content });
@@ -178,7 +178,7 @@ export function paramsOf(
   limits = ports.settings().jsonLimits,
 ): ReadRequest {
   const observes = ports.policyMode() === 'observe';
-  const plan = planOf(match.tool.call.request);
+  const { plan } = match;
   const collected = collectParams(ports.catalog(), match.tool, plan, {
     pathParams: match.pathParams,
     query: arrived.query.pairs,

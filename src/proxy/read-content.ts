@@ -8,6 +8,7 @@ import { mediaType } from '../upstreams/http/header-rules.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
 import { problemOf } from './arrival.ts';
 import { codingFault } from './decode-body.ts';
+import type { RuleMatch } from './route-table.ts';
 
 /** The content of a body, or what is wrong with it. `path` is a JSON Pointer into it. */
 export type ReadContent =
@@ -19,8 +20,12 @@ export type ReadContent =
       readonly message: string;
     };
 
-export function readContent(tool: HttpTool, bytes: Buffer, limits: JsonLimits): ReadContent | Promise<ReadContent> {
-  const { bodyType, formLists } = planOf(tool.call.request);
+export function readContent(
+  { tool, plan }: Pick<RuleMatch, 'tool' | 'plan'>,
+  bytes: Buffer,
+  limits: JsonLimits,
+): ReadContent | Promise<ReadContent> {
+  const { bodyType, formLists } = plan;
   switch (bodyType) {
     case 'json':
       return bytes.byteLength < LARGE_TEXT

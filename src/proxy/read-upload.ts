@@ -2,11 +2,10 @@ import type { IncomingMessage } from 'node:http';
 import { bodyPieces, TinyPieces } from '../bytes/gathered.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonLimits } from '../json/strict.ts';
-import type { HttpTool } from '../effects/model/tool.ts';
 import { typeFault } from '../upstreams/http/multipart-body.ts';
 import { readBoundary } from '../upstreams/http/part-headers.ts';
 import { readMultipart } from '../upstreams/http/read-multipart.ts';
-import { planOf } from '../upstreams/http/request-template.ts';
+import type { RuleMatch } from './route-table.ts';
 import { FileTooLarge, SpoolFull, type Upload } from '../upstreams/http/spool.ts';
 import { keyGoesOn, problemOf } from './arrival.ts';
 import type { UploadLimits } from './ports.ts';
@@ -31,7 +30,7 @@ class Refused extends Error {
  */
 export async function readUpload(
   request: IncomingMessage,
-  tool: HttpTool,
+  { tool, plan }: Pick<RuleMatch, 'tool' | 'plan'>,
   upload: Upload,
   options: { readonly limits: UploadLimits; readonly jsonLimits: JsonLimits; readonly key: string },
 ): Promise<ReadUpload> {
@@ -40,12 +39,12 @@ export async function readUpload(
   const type = request.headers['content-type'] ?? null;
   const source = watched(request, limits.request, options.key);
   try {
-    if (planOf(tool.call.request).bodyType === 'opaque') return await readOpaque(source, type, upload);
+    if (plan.bodyType === 'opaque') return await readOpaque(source, type, upload);
     const named = readBoundary(type ?? '');
     if ('message' in named) return { kind: 'problem', problem: problemOf('invalid_request', `${named.message}.`) };
     const form = await readMultipart(source, {
       boundary: named.boundary,
-      lists: planOf(tool.call.request).formLists,
+      lists: plan.formLists,
       schema: tool.paramsSchema,
       limits: jsonLimits,
       fieldBytes: limits.fields,

@@ -14,6 +14,7 @@ import {
   readPattern,
   withoutInvisible,
 } from '../upstreams/http/path.ts';
+import { planOf, type RequestPlan } from '../upstreams/http/request-template.ts';
 
 export type RouteMatch =
   | {
@@ -21,6 +22,7 @@ export type RouteMatch =
       readonly route: Route;
       readonly rule: RouteRule;
       readonly tool: HttpTool;
+      readonly plan: RequestPlan;
       /** Params of the path, as texts. */
       readonly pathParams: Readonly<Record<string, string>>;
     }
@@ -55,6 +57,7 @@ export interface CompiledRoute {
 interface CompiledRule {
   readonly rule: RouteRule;
   readonly tool: HttpTool;
+  readonly plan: RequestPlan;
   readonly pattern: readonly PatternSegment[];
   /**
    * Patterns, folded, of rules that win over this one if both match: `/users/me` wins over `/users/:id`. Over a rule whose
@@ -116,7 +119,7 @@ function find({ route, rules }: CompiledRoute, method: string, segments: readonl
   // Rules with this method and length. Those with more fixed segments come first. The configuration makes sure that, if
   // two rules match, one of them has all the fixed segments of the other. Those for the rest of a path come last.
   for (const some of [rules.get(`${method} ${segments.length}`), rules.get(`${method} *`)])
-    for (const { rule, tool, pattern, before, numbers } of some ?? []) {
+    for (const { rule, tool, plan, pattern, before, numbers } of some ?? []) {
       const pathParams = matchPattern(pattern, segments);
       if (pathParams === null || !numbers.every((name) => isNumberText(pathParams[name] ?? ''))) continue;
       // `/users/ME` matches no rule: it fits `/users/:id`, but some servers take it for `/users/me`.
@@ -124,7 +127,7 @@ function find({ route, rules }: CompiledRoute, method: string, segments: readonl
         const cut = decodedSegments(segments).map(asCut);
         if (before.some((each) => fitsDecoded(each, cut))) return null;
       }
-      return { kind: 'rule', route, rule, tool, pathParams };
+      return { kind: 'rule', route, rule, tool, plan, pathParams };
     }
   return null;
 }
@@ -189,9 +192,8 @@ function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
       reads.push(foldedPattern(withoutLastSlash(pattern, last?.kind === 'literal' && last.text === '')));
     const isRest = last?.kind === 'param' && last.holds === 'any';
     const key = `${rule.method} ${isRest ? '*' : pattern.length}`;
-    const same = found.get(key);
-    if (same === undefined) found.set(key, [{ rule, tool, pattern, before: [], numbers: [] }]);
-    else same.push({ rule, tool, pattern, before: [], numbers: [] });
+    const compiled = { rule, tool, plan: planOf(tool.call.request), pattern, before: [], numbers: [] };
+    found.set(key, [...(found.get(key) ?? []), compiled]);
   }
   const all = [...found.values()].flat();
   const rules = new Map([...found].map(([key, same]) => [key, inOrder(same, all)] as const));

@@ -13,7 +13,7 @@ import type { RouteTable, RuleMatch } from './route-table.ts';
 import { judgeRead } from './streamed-read.ts';
 import { type PassingDoor, passInPlace, type ReadCaller } from './streaming.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
-import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
+import { takesFiles } from '../upstreams/http/request-template.ts';
 
 /** The way past the router of the server, for what is plain. `src/api/front.ts` is it. */
 export interface Front {
@@ -242,7 +242,7 @@ function plainWriteOf(arrival: Arrival): RuleMatch | null {
   if (arrival.kind !== 'arrived' || arrival.viaQuery) return null;
   const { match } = arrival;
   if (match.kind !== 'rule' || match.tool.kind !== 'write' || match.tool.streams !== undefined) return null;
-  return takesFiles(planOf(match.tool.call.request)) ? null : match;
+  return takesFiles(match.plan) ? null : match;
 }
 
 function ignore(): void {}

@@ -9,6 +9,7 @@ import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 import { NO_SPOOL, UPLOADS } from './uploads.ts';
 import { createIdentities } from '../../src/proxy/arrival.ts';
+import { planOf } from '../../src/upstreams/http/request-template.ts';
 
 const SMALL = '{"amount":1}';
 const LARGE = `{"amount":1,"note":"${'x'.repeat(70_000)}"}`;
@@ -46,7 +47,7 @@ function reading(
       return seen;
     }),
     { key: 'the key', principal: BOT, query: readQuery(null), workspace: 'demo' },
-    { tool, pathParams: { payment_id: 'p1' }, route: { undeclaredQuery: null } },
+    { tool, plan: planOf(tool.call.request), pathParams: { payment_id: 'p1' }, route: { undeclaredQuery: null } },
     request,
   );
   meanwhile(
@@ -165,7 +166,7 @@ test('all keys of an agent have one room for files, and an agent of another work
     const request = new IncomingMessage(new Socket());
     request.headers = { 'content-type': 'multipart/form-data; boundary=x', 'content-length': '9' };
     const arrived = { key: 'k', principal: { ...BOT, keyId, workspace }, query: readQuery(null), workspace };
-    const match = { tool, pathParams: {}, route: { undeclaredQuery: null } };
+    const match = { tool, plan: planOf(tool.call.request), pathParams: {}, route: { undeclaredQuery: null } };
     const read = readRequest(
       portsWith(() => catalog, { begin, used: () => 0 }),
       arrived,

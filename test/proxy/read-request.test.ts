@@ -19,6 +19,7 @@ import { PIECES_A_TURN } from '../../src/bytes/pieces-a-turn.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 import { NO_SPOOL, UPLOADS } from './uploads.ts';
+import { planOf } from '../../src/upstreams/http/request-template.ts';
 
 const FORM = 'application/x-www-form-urlencoded';
 
@@ -90,7 +91,7 @@ async function read(request: Partial<RequestTemplate>, asked: Asked) {
       }),
     },
     { key: 'the key', principal: BOT, query: readQuery(query ?? null), workspace: 'demo' },
-    { tool, pathParams: {}, route: { undeclaredQuery: route } },
+    { tool, plan: planOf(tool.call.request), pathParams: {}, route: { undeclaredQuery: route } },
     incoming,
   );
   if (found.kind === 'problem') {
