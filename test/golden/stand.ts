@@ -38,7 +38,7 @@ const KEYS: readonly (readonly [KeyName, string, Readonly<Record<string, unknown
 ];
 
 /** Each is a hundred calls. */
-const SEGMENTS = 20;
+const SEGMENTS = 100;
 
 export const ALL_SEGMENTS: readonly number[] = Array.from({ length: SEGMENTS }, (_, index) => index);
 
