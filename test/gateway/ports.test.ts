@@ -163,6 +163,20 @@ it('what all doors read is of the configuration of now, and of where the gateway
   });
 });
 
+it('a gateway whose configuration names its address no more is reached where it listens; the routes are those of now', () => {
+  const { inForce } = held;
+  const { configuration } = inForce;
+  const server = { ...configuration.server, publicUrl: 'https://gateway.example.com' };
+  held.inForce = { ...inForce, configuration: { ...configuration, server } };
+  const own = new OwnSettings(held);
+  expect(own.read().publicUrl).toBe('https://gateway.example.com');
+  own.listensAt('http://127.0.0.1:1234');
+  expect(own.read().publicUrl).toBe('https://gateway.example.com');
+  held.inForce = { ...inForce, configuration: { ...configuration, routes: [] } };
+  expect(own.routes()).toBe(held.inForce.configuration.routes);
+  expect(own.read().publicUrl).toBe('http://127.0.0.1:1234');
+});
+
 it('an address that sends too many invalid keys to the proxy has to wait; another one has not', async () => {
   const codeOf = async (address: string) => {
     const found = await proxy.identify('guessed', address);
