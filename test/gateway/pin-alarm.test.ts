@@ -24,7 +24,10 @@ function world(count: number) {
   });
   const [first] = tools;
   // That of another server is no concern of this one.
-  const other: Tool[] = first === undefined ? [] : [{ ...first, name: 'desk.t0', upstream: 'desk' }];
+  const other: Tool[] =
+    first === undefined
+      ? []
+      : [{ ...first, name: 'desk.d0', upstream: 'desk', call: { ...first.call, name: 'd0', pinned: { name: 'd0' } } }];
   let catalog = createCatalog([...tools, ...other]);
   const states = new Map<string, PinState>();
   const limits = { responseBytes: 1_000, responseKeptBytes: 1_000 };
