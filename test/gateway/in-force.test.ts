@@ -79,6 +79,8 @@ it.each([
 
 describe('what the store does not put in force', () => {
   const activated = async (activation: PolicyActivation): Promise<string | null> => {
+    writeFileSync(join(folder, 'policy.yaml'), POLICY);
+    await unitsInForce(4);
     const inForce = await readFiles(config, {});
     const how = { by: { type: 'gateway', id: 'g' }, how: 'files', again: 'no' } as const;
     return activate({ activatePolicy: async () => activation }, inForce, how, { seal: () => '' });
