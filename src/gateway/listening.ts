@@ -59,7 +59,7 @@ export async function listenForProbes(
  */
 export async function listenForCalls(
   { app, listeners }: ReturnType<typeof createListeningServer>,
-  { server, listeners: ofRoutes }: Ground['configuration'],
+  { server, listeners: ofRoutes }: Pick<Ground['configuration'], 'server' | 'listeners'>,
   port: number | null,
 ): Promise<{ readonly url: string; readonly listeners: Readonly<Record<string, string>> }> {
   const urls: Record<string, string> = {};

@@ -5,12 +5,11 @@ import type { Held, InForce } from './in-force.ts';
 export class OwnSettings {
   readonly #held: Held;
   /** Where callers reach the gateway, unless the configuration says it; empty until it listens. */
-  #origin: string;
+  #origin = '';
   #made: { readonly of: InForce; readonly settings: ApiSettings };
 
   constructor(held: Held) {
     this.#held = held;
-    this.#origin = held.inForce.configuration.server.publicUrl ?? '';
     this.#made = this.#make();
   }
 
@@ -23,7 +22,6 @@ export class OwnSettings {
   readonly routes = (): InForce['configuration']['routes'] => this.#held.inForce.configuration.routes;
 
   listensAt(url: string): void {
-    if (this.#origin !== '') return;
     this.#origin = url;
     this.#made = this.#make();
   }

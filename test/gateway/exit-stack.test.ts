@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { createExitStack } from '../../src/gateway/exit-stack.ts';
 import { longestStopMs } from '../../src/gateway/start.ts';
 
@@ -14,6 +14,16 @@ it('closes in the opposite order, and waits no longer than it is told to', async
   stack.push(() => new Promise(() => {}));
   expect(await stack.closeWithin(20)).toBe(false);
   expect(closed).toEqual(['second', 'first']);
+});
+
+it('what is closed in time leaves no timer, which would keep the process', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    expect(await createExitStack().closeWithin(30_000)).toBe(true);
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 it('a stop takes 30 s at most beyond the longest call, and of a stream all its time counts', () => {

@@ -1,8 +1,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, it } from 'vitest';
-import { activate, readFiles } from '../../src/gateway/in-force.ts';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { PolicyActivation } from '../../src/effects/policy-store.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
+import { activate, FilesRefused, readFiles } from '../../src/gateway/in-force.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { call } from '../policy/fixtures.ts';
 
@@ -73,4 +75,47 @@ it.each([
   await activate(store, { policies, own: { ...own, ...change } }, how, { seal: (version) => `seal of ${version}` });
   const { version } = policies;
   expect(kept).toEqual([isKept ? { version, seal: `seal of ${version}`, parts: own.parts } : null]);
+});
+
+describe('what the store does not put in force', () => {
+  const activated = async (activation: PolicyActivation): Promise<string | null> => {
+    writeFileSync(join(folder, 'policy.yaml'), POLICY);
+    await unitsInForce(4);
+    const inForce = await readFiles(config, {});
+    const how = { by: { type: 'gateway', id: 'g' }, how: 'files', again: 'no' } as const;
+    return activate({ activatePolicy: async () => activation }, inForce, how, { seal: () => '' });
+  };
+
+  it('since others are to stay: those are named', async () => {
+    expect(await activated({ kind: 'active', version: 'v1' })).toBeNull();
+    expect(await activated({ kind: 'superseded', version: 'v2' })).toBe('v2');
+  });
+
+  it('since the proposal is over: it is refused', async () => {
+    await expect(activated({ kind: 'proposal_over' })).rejects.toThrow(
+      new FilesRefused('The proposal is over, or is not as it was read.'),
+    );
+  });
+
+  it('since a budget counts something else: each is an error that says what it was, and what to do', async () => {
+    const budgets = [
+      { budget: 'a/day', was: 'usd per day', is: 'eur per day' },
+      { budget: 'b/hour', was: 'calls per hour', is: 'calls per day' },
+    ];
+    const refused = await activated({ kind: 'budget_redefined', budgets }).catch((error: unknown) => error);
+    if (!(refused instanceof InvalidFiles)) throw refused;
+    const hint = expect.stringContaining('or write reset: true to begin at zero');
+    expect(refused.findings).toMatchObject([
+      {
+        severity: 'error',
+        message: 'Budget a/day has rows counted as "usd per day"; the file says "eur per day"',
+        hint,
+      },
+      {
+        severity: 'error',
+        message: expect.stringMatching(/^Budget b\/hour .*"calls per hour";.*"calls per day"$/),
+        hint,
+      },
+    ]);
+  });
 });

@@ -149,6 +149,22 @@ it.each<[PauseScope, Partial<PauseSubject>]>([
   expect(view.match(WORKSPACE, { ...SUBJECT, ...other }, store.now())).toBeNull();
 });
 
+it('of several pauses each stops, in its own workspace alone; all who listen see it when they hear of it', async () => {
+  const view = createPauseView(store);
+  const seen: unknown[] = [];
+  for (const name of ['first', 'second'])
+    view.onChange((workspace) => seen.push([name, workspace, view.match(workspace, SUBJECT, store.now())?.id]));
+  await pause({ kind: 'agent', id: 'other' });
+  const { id } = await pause({ kind: 'upstream', id: 'payments' });
+  await view.refresh(WORKSPACE);
+  expect(seen.slice(-2)).toEqual([
+    ['first', WORKSPACE, id],
+    ['second', WORKSPACE, id],
+  ]);
+  await view.refresh('elsewhere');
+  expect(view.match('elsewhere', SUBJECT, store.now())).toBeNull();
+});
+
 it('a pause stops until its end, and not at it', async () => {
   const view = createPauseView(store);
   const until = store.now() + 60_000;

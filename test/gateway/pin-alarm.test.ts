@@ -2,6 +2,7 @@ import { expect, test, vi } from 'vitest';
 import type { McpCall, Tool } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { createPinAlarm, createPinView } from '../../src/gateway/pin-view.ts';
+import type { PinState } from '../../src/pins/observed.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
@@ -21,7 +22,14 @@ function world(count: number) {
     const call: McpCall = { kind: 'mcp', name, pinned, isError: 'unknown', onClientClose: 'finish' };
     return { ...makeTool(), name: `crm.${name}`, upstream: 'crm', call, paramsSchema: null, target: null };
   });
-  let catalog = createCatalog(tools);
+  const [first] = tools;
+  // That of another server is no concern of this one.
+  const other: Tool[] =
+    first === undefined
+      ? []
+      : [{ ...first, name: 'desk.d0', upstream: 'desk', call: { ...first.call, name: 'd0', pinned: { name: 'd0' } } }];
+  let catalog = createCatalog([...tools, ...other]);
+  const states = new Map<string, PinState>();
   const limits = { responseBytes: 1_000, responseKeptBytes: 1_000 };
   const settings = {
     id: 'crm',
@@ -48,7 +56,7 @@ function world(count: number) {
   const stateOf = pins.stateOf.bind(pins);
   pins.stateOf = (...given) => {
     judged += 1;
-    return stateOf(...given);
+    return states.get(given[1].name) ?? stateOf(...given);
   };
   const declared = () => ({ configuration: { upstreams: [{ id: 'crm' }, { id: 'http' }] }, catalog });
   const alarm = createPinAlarm({
@@ -62,6 +70,14 @@ function world(count: number) {
     told,
     unapproved,
     notes: () => alarm.notes(),
+    /** From now on a look finds the tool so. */
+    finds(name: string, state: PinState) {
+      states.set(name, state);
+      alarm.heed('crm', null);
+    },
+    /** Looks fail, and say so. */
+    fails: (why: string) => void Object.defineProperty(pins, 'failure', { value: why }),
+    declared,
     undeclare: () => void (catalog = createCatalog([])),
     tools,
     view: createPinView(upstreams, declared),
@@ -196,5 +212,65 @@ test('a tool of more than 65,536 characters is not compared here', async () => {
   expect(await state()).toEqual(['unchanged', 'changed']);
   says({ name: 't0' }, long(65_537 - around));
   expect(await state()).toEqual(['unchanged', 'unusable']);
+  await close();
+});
+
+test('a tool that is gone is refused and told of, and again once it is back as another; what is not seen is no news', async () => {
+  const { told, notes, tools, view, introduce, list, finds, close } = world(1);
+  const [tool] = tools;
+  if (tool === undefined) throw new Error('there is one');
+  introduce(SAYS);
+  list({ name: 't0' });
+  finds('t0', 'gone');
+  expect(view.refusal(tool)).toEqual({
+    code: 'tool_quarantined',
+    message: 'The server does not list crm.t0 any more. Somebody has to look at what changed (svc tools diff).',
+  });
+  finds('t0', 'changed');
+  finds('t0', 'unseen');
+  expect(told).toEqual(['gone crm.t0', 'changed crm.t0']);
+  expect(notes()).toHaveLength(1);
+  finds('t0', 'pinned');
+  expect([told.slice(2), notes()]).toEqual([['released crm.t0'], []]);
+  await close();
+});
+
+test('why a look failed is said to who calls, who lists and who compares; a long reason is cut', async () => {
+  const { tools, view, fails, close } = world(1);
+  const [tool] = tools;
+  if (tool === undefined) throw new Error('there is one');
+  // The first call waits for a look; there is no such program.
+  await view.known(tool);
+  const [{ failure } = { failure: null }] = view.seen();
+  if (failure === null) throw new Error('no program, and no failure');
+  expect(view.refusal(tool)).toMatchObject({
+    code: 'tool_unseen',
+    message: expect.stringContaining(`(${failure.slice(0, 200)}). Call again in a moment.`),
+  });
+  expect(await view.compare('crm')).toBe(failure);
+  fails(`${'w'.repeat(200)}x`);
+  expect(view.refusal(tool)?.message).toContain(`(${'w'.repeat(200)}).`);
+  await close();
+});
+
+test('what the server says of itself is held against what was approved; no tool of another server is', async () => {
+  const { view, says, close } = world(1);
+  says({ name: 't0' });
+  expect(await view.compare('crm')).toEqual({
+    upstream: 'crm',
+    isUnchanged: true,
+    about: [],
+    tools: [expect.objectContaining({ kind: 'unchanged' })],
+  });
+  await close();
+});
+
+test('a tool whose server is declared no more has no pin: nothing can be sent there', async () => {
+  const { tools, declared, close } = world(1);
+  const [tool] = tools;
+  if (tool === undefined) throw new Error('there is one');
+  const view = createPinView({ server: () => null }, declared);
+  expect([view.stateOf(tool), view.known(tool), view.refusal(tool)]).toEqual([null, null, null]);
+  expect([view.seen(), await view.compare('crm')]).toEqual([[], null]);
   await close();
 });

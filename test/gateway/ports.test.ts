@@ -5,7 +5,8 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { createInvalidKeyLimiter, INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
-import type { EffectStore } from '../../src/effects/store.ts';
+import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { problem as problemOf } from '../../src/effects/model/run-request.ts';
 import { corePorts } from '../../src/gateway/core-ports.ts';
 import { type Held, readFiles } from '../../src/gateway/in-force.ts';
 import { OwnSettings } from '../../src/gateway/own-settings.ts';
@@ -28,6 +29,7 @@ import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.t
 import { storeFolder } from '../contract/embedded-store.ts';
 import { committed, dispatched, PERSON, settleRequest, WORKSPACE } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
+import { administrator } from './administrator.ts';
 import { NO_SPOOL } from '../proxy/uploads.ts';
 import { makeDispatch, makeTool } from '../upstreams/tool.ts';
 
@@ -163,6 +165,20 @@ it('what all doors read is of the configuration of now, and of where the gateway
   });
 });
 
+it('a gateway whose configuration names its address no more is reached where it listens; the routes are those of now', () => {
+  const { inForce } = held;
+  const { configuration } = inForce;
+  const server = { ...configuration.server, publicUrl: 'https://gateway.example.com' };
+  held.inForce = { ...inForce, configuration: { ...configuration, server } };
+  const own = new OwnSettings(held);
+  expect(own.read().publicUrl).toBe('https://gateway.example.com');
+  own.listensAt('http://127.0.0.1:1234');
+  expect(own.read().publicUrl).toBe('https://gateway.example.com');
+  held.inForce = { ...inForce, configuration: { ...configuration, routes: [] } };
+  expect(own.routes()).toBe(held.inForce.configuration.routes);
+  expect(own.read().publicUrl).toBe('http://127.0.0.1:1234');
+});
+
 it('an address that sends too many invalid keys to the proxy has to wait; another one has not', async () => {
   const codeOf = async (address: string) => {
     const found = await proxy.identify('guessed', address);
@@ -171,6 +187,58 @@ it('an address that sends too many invalid keys to the proxy has to wait; anothe
   for (let n = 0; n < INVALID_KEY_LIMIT.burst; n += 1) expect(await codeOf('192.0.2.1')).toBe('invalid_key');
   expect(await codeOf('192.0.2.1')).toBe('too_many_requests');
   expect(await codeOf('192.0.2.2')).toBe('invalid_key');
+});
+
+it('who holds a connection hears of a pause and of a key that was revoked, until the connection ends', async () => {
+  let heard = 0;
+  const end = proxy.onAccessChanged(() => (heard += 1));
+  const by = { keyId: 'key_1', keyKind: 'administrative', user: 'maria' } as const;
+  const scope = { kind: 'workspace' } as const;
+  const pause = { workspace: WORKSPACE, scope, reason: 'stop', until: null, by, actor: PERSON };
+  await store.setPause({ ...pause, id: 'pau_1' });
+  await expect.poll(() => heard).toBe(1);
+  const { record } = await putKey();
+  const known = heard;
+  await store.endKey(record.id, { kind: 'revoked' }, PERSON);
+  await expect.poll(() => heard).toBeGreaterThan(known);
+  end();
+  const before = heard;
+  await store.setPause({ ...pause, id: 'pau_2' });
+  await expect.poll(async () => (await store.pauses(WORKSPACE)).pauses.length).toBe(2);
+  expect(heard).toBe(before);
+});
+
+it('a key lets nobody in before the pauses of its workspace are known', async () => {
+  const { key } = await putKey();
+  const found = { ...administrator('maria'), kind: 'account', workspace: WORKSPACE } as const;
+  const limiter = createInvalidKeyLimiter(() => 0);
+  const away = createPauseView({ ...store, pauses: () => Promise.reject(new StoreUnavailable('away')) });
+  const refused = {
+    kind: 'problem',
+    problem: { code: 'store_unavailable', retryAfterMs: 1_000, detail: expect.stringContaining('nothing was sent') },
+  };
+  expect(await identify({ limiter, pauses: away, authenticate: () => found }, key, '192.0.2.1')).toMatchObject(refused);
+  const pauses = createPauseView(store);
+  const failed = () => Promise.reject(new StoreUnavailable('away'));
+  expect(await identify({ limiter, pauses, authenticate: failed }, key, '192.0.2.1')).toMatchObject(refused);
+  expect(await identify({ limiter, pauses, authenticate: () => found }, key, '192.0.2.1')).toMatchObject({
+    kind: 'principal',
+  });
+  expect(pauses.isLoaded(WORKSPACE)).toBe(true);
+});
+
+it('what became of a call that the gateway cannot answer is said by its method, and by whether it has a key', () => {
+  const { problem } = problemOf('store_unavailable', 'away', 1_000);
+  const said = (method: string, keyed: boolean) => {
+    const { did_it_happen, safe_to_retry } = proxy.renderProblem(problem, { id: 'req_1', method, keyed }).body;
+    return [did_it_happen, safe_to_retry];
+  };
+  expect(said('POST', false)).toEqual(['maybe', true]);
+  for (const method of ['GET', 'HEAD']) {
+    expect(said(method, false)).toEqual(['no', true]);
+    // It may be the second time that it is asked.
+    expect(said(method, true)).toEqual(['maybe', true]);
+  }
 });
 
 it('the proxy says the same of every key that lets nobody in', async () => {
@@ -185,7 +253,8 @@ it('the proxy says the same of every key that lets nobody in', async () => {
   for (const answer of answers) expect(answer).toEqual(answers[0]);
 });
 
-it('who has sent a good key is let in with it also from an address that sends too many invalid ones', async () => {
+/** A good key of the workspace. */
+async function putKey() {
   const { keyPepper: pepper } = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
   const rights = { kind: 'account', profile: null, workspace: WORKSPACE, agentId: null, scopes: null } as const;
   const request = { ...rights, user: null, madeBy: null, name: 'good', allowedTools: null, expiresInMs: null };
@@ -198,6 +267,11 @@ it('who has sent a good key is let in with it also from an address that sends to
   });
   if (made.kind !== 'made') throw new Error(JSON.stringify(made.faults));
   await store.putKey(made.record, PERSON);
+  return made;
+}
+
+it('who has sent a good key is let in with it also from an address that sends too many invalid ones', async () => {
+  const made = await putKey();
   const kindOf = async (key: string) => (await proxy.identify(key, '192.0.2.1')).kind;
   expect(await kindOf(made.key)).toBe('principal');
   for (let n = 0; n <= INVALID_KEY_LIMIT.burst; n += 1) expect(await kindOf('guessed')).toBe('problem');

@@ -57,6 +57,10 @@ beforeEach(async () => {
         if (isAway) throw new StoreUnavailable('the store is away');
         return store.activatePolicy(version, budgets, change);
       },
+      append: async (workspace, events) => {
+        if (isAway) throw new StoreUnavailable('the store is away');
+        return store.append(workspace, events);
+      },
     },
     seals: POLICY_SEALS,
     proposals: null,
@@ -139,6 +143,7 @@ it('files that could not be read are tried again by themselves, ever later up to
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   const reader = new FileReader({ entry: null, longestMs: 60_000 });
   let reads = 0;
+  let closed = 0;
   let isTorn = true;
   const torn = new Reloader({
     configFile,
@@ -152,7 +157,7 @@ it('files that could not be read are tried again by themselves, ever later up to
     },
     noted: () => undefined,
     reader: {
-      close: () => reader.close(),
+      close: async () => void (closed += 1),
       suggest: (request) => reader.suggest(request),
       async read(request) {
         reads += 1;
@@ -185,6 +190,7 @@ it('files that could not be read are tried again by themselves, ever later up to
   await vi.advanceTimersByTimeAsync(1_000);
   await expect.poll(() => reads).toBe(before + 1);
   await torn.settled();
+  expect(closed).toBe(1);
   const { length } = alerts;
   await torn.reload();
   await vi.advanceTimersByTimeAsync(120_000);
@@ -238,4 +244,56 @@ it('what could not be taken on because the store was away is taken on by itself 
   expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
   isAway = false;
   await vi.waitFor(() => expect(inForce.policies.rules.map(({ id }) => id)).toEqual(['a/two']), { timeout: 20_000 });
+});
+
+it('who chooses policies while the store is away is told so, and what comes after that is taken on', async () => {
+  const by = administrator('maria');
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('one').replace('effect', 'efect'));
+  await reloader.reload();
+  expect(reloader.staleness()).toBe('refused');
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
+  isAway = true;
+  await expect(reloader.choose({ kind: 'files' }, by)).rejects.toThrow(new StoreUnavailable('the store is away'));
+  isAway = false;
+  expect(await reloader.choose({ kind: 'files' }, by)).toMatchObject({ kind: 'active' });
+  // Files that are chosen are files that can be used.
+  expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
+});
+
+it('where one person is enough, there is nothing to confirm', async () => {
+  expect(await reloader.confirm('ppl_1', administrator('maria'))).toEqual({
+    kind: 'refused',
+    message: 'Policies come in force without a second person here.',
+  });
+});
+
+it('a fault that is not of the files is not shown to whoever chooses, and alerts nobody once the gateway stops', async () => {
+  let fail: (error: Error) => void = () => undefined;
+  const reading = new Reloader({
+    configFile,
+    environment: {},
+    store,
+    seals: POLICY_SEALS,
+    proposals: null,
+    current: () => inForce,
+    adopt: () => undefined,
+    noted: () => undefined,
+    reader: {
+      close: async () => fail(new Error('canary')),
+      suggest: () => Promise.reject(new Error('canary')),
+      read: () => new Promise((_resolve, reject) => (fail = reject)),
+    },
+    owner: 'test',
+    logger: createLogger({ level: 'info', sink: { write: (line) => void logged.push(line) } }),
+    metrics: { alerted: (what) => void alerts.push(what) },
+  });
+  const chosen = reading.choose({ kind: 'files' }, administrator('maria'));
+  await new Promise((resolve) => setImmediate(resolve));
+  fail(new Error('canary'));
+  expect(await chosen).toEqual({ kind: 'refused', message: 'it could not be read' });
+  const reloading = reading.reload();
+  await new Promise((resolve) => setImmediate(resolve));
+  await reading.settled();
+  await reloading;
+  expect([alerts, logged, reading.staleness()]).toEqual([[], [], null]);
 });

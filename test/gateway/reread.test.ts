@@ -17,7 +17,9 @@ import { createReading, digestOf } from '../../src/diagnostics/file-reading.ts';
 import { FileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
 import { answerRead } from '../../src/gateway/read-files.ts';
 import { FilesRefused, type InForce, readFiles, type Reread, rereadFiles } from '../../src/gateway/in-force.ts';
+import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { httpCall } from '../config/http-call.ts';
+import { call } from '../policy/fixtures.ts';
 
 let folder = '';
 let configFile = '';
@@ -112,6 +114,25 @@ describe('files that are read again', () => {
     expect(configured.inForce.policies.version).toBe(more.inForce.policies.version);
     expect(Object.isFrozen(httpCall(configured.inForce.configuration.tools[0]).request)).toBe(true);
     expect(configured.inForce.configuration).toEqual((await readFiles(configFile, {})).configuration);
+  });
+
+  test('a pool and a tool of the configuration are those of now for rules that stay as they are', async () => {
+    const configured = (units: number, tools: string): string =>
+      `${CONFIG()}${tools}pools: [{ id: slots, units: ${units} }]\n`;
+    const rule = set('a', 'one').replace(
+      '[up.note] }',
+      "['up.*'] }, obligations: [{ reserve: { pool: slots, units: 1 } }]",
+    );
+    writeFileSync(join(folder, 'policies', 'a.yaml'), rule);
+    writeFileSync(configFile, configured(4, ''));
+    const before = await readFiles(configFile, {});
+    const more =
+      '  - { name: up.more, title: More, upstream: up, kind: write, request: { method: POST, path: /v1/more } }\n';
+    writeFileSync(configFile, configured(2, more));
+    const { policies } = (await again(before)).inForce;
+    expect(policies.version).toBe(before.policies.version);
+    const verdict = evaluatePolicies(policies, call({ tool: { ...call().tool, name: 'up.more' } }));
+    expect(verdict).toMatchObject({ kind: 'permit', obligations: [{ kind: 'reserve', pool: 'slots', capacity: 2 }] });
   });
 
   test('a broken one is refused with its place, and a set of the same name too', async () => {

@@ -11,6 +11,7 @@ import { readFiles } from '../../src/gateway/in-force.ts';
 import { OwnSettings } from '../../src/gateway/own-settings.ts';
 import { openSignals } from '../../src/gateway/signals.ts';
 import { openViews } from '../../src/gateway/views.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 
 const PATIENT = { timeout: 20_000, interval: 20 } as const;
@@ -41,11 +42,16 @@ policies: { paths: ["${folder}/policies"] }
   const opened = createExitStack();
   try {
     const options = { configFile: files.without, environment, port: 0, log: 'none', firstKey: 'file' } as const;
-    const ground = await openGround(options, opened);
+    const logged: Record<string, unknown>[] = [];
+    const logger = createLogger({ level: 'info', sink: { write: (line) => void logged.push(JSON.parse(line)) } });
+    const ground = { ...(await openGround(options, opened)), logger };
     const own = new OwnSettings(ground.held);
     const none = { reached: null, oldestUnknown: null, archive: null };
     const swept = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 3, ...none, at: 0 };
-    const { notifying } = openSignals(ground, openViews(ground, own, opened), own, () => swept, opened);
+    const views = openViews(ground, own, opened);
+    const { notifying, silent, metrics } = openSignals(ground, views, own, () => swept, opened);
+    // What the store was opened with counts from now on.
+    expect(ground.measures.step).toBe(metrics.step);
     notifying.start();
     opened.push(() => notifying.stop());
 
@@ -62,6 +68,14 @@ policies: { paths: ["${folder}/policies"] }
       part: 'notifications',
       message: expect.stringMatching(/^1 notification could .* resend/),
     });
+    // Of those that are delivered, the log says nothing.
+    const about = { level: 'warn', receiver: 'ops', event: 'tool.quarantined', why: expect.stringContaining('410') };
+    expect(logged).toMatchObject([{ ...about, msg: 'a notification could not be delivered' }]);
+
+    for (let calls = 0; calls < 3; calls += 1) silent.heard('payments', 'timeout');
+    const alert = { level: 'error', alert: 'upstream_silent', upstream: 'payments', code: 'timeout' };
+    expect(logged.slice(1)).toMatchObject([{ ...alert, msg: 'an upstream does not answer' }]);
+    expect((await metrics.render()).text).toMatch(/what="upstream_silent"\S* 1$/m);
   } finally {
     await opened.close();
     receiver.closeAllConnections();

@@ -43,6 +43,7 @@ it('a store that is away is waited for, four times a second; of what else stops 
   expect([of.tries, takeUp.isDone()]).toEqual([1, false]);
   await takeUp.finished;
   expect(Date.now() - began).toBeGreaterThanOrEqual(3 * 240);
+  expect(Date.now() - began).toBeLessThan(5_000);
   expect([of.tries, takeUp.isDone(), reported]).toEqual([4, true, [new Error('refused')]]);
   await takeUp.stop();
 });
@@ -53,4 +54,26 @@ it('a gateway that stops waits for no store', async () => {
   await takeUp.begin();
   await takeUp.stop();
   expect([of.tries, takeUp.isDone()]).toEqual([1, false]);
+});
+
+it('a gateway that stops while the work runs waits for it: the store closes after that', async () => {
+  const away = new StoreUnavailable('away');
+  let tries = 0;
+  let isOver = false;
+  let end = (): void => undefined;
+  const takeUp = new TakeUp(
+    async () => {
+      tries += 1;
+      if (tries === 1) throw away;
+      await new Promise<void>((resolve) => (end = resolve));
+      isOver = true;
+    },
+    () => undefined,
+  );
+  await takeUp.begin();
+  await expect.poll(() => tries).toBe(2);
+  const stopped = takeUp.stop().then(() => isOver);
+  await new Promise((resolve) => setImmediate(resolve));
+  end();
+  expect(await stopped).toBe(true);
 });
