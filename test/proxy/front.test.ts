@@ -245,6 +245,32 @@ test.each([
   ]);
 });
 
+test.each([
+  ['a look-up of its key', 'identify', {}],
+  ['a look-up of the key of a read', 'identify', { ...READ, path: ORDER }],
+  ['its run', 'run', {}],
+  ['its run, without a body', 'run', { body: null, path: '/open/v1/trigger', method: 'GET' }],
+] as const)(
+  '%s that fails is answered as the router answers it, and is no end of the gateway',
+  async (_name, what, sent) => {
+    const failed = async (extra: readonly string[]): Promise<string> => {
+      world.failNext(what);
+      return bytesOf(sent, extra);
+    };
+    const straight = await failed([]);
+    expect(straight).toMatch(/^HTTP\/1\.1 500 [^]*"code":"internal/);
+    expect(straight).not.toContain('planted');
+    expect(straight).toBe(await failed(ROUTED));
+    expect(await bytesOf({}, [])).toMatch(/^HTTP\/1\.1 201 /);
+  },
+);
+
+test('a read that fails while it waits for its place is answered', async () => {
+  world.beforePlace(() => Promise.reject(new Error('planted')));
+  expect(await bytesOf({ ...READ, path: ORDER }, [])).toMatch(/^HTTP\/1\.1 500 /);
+  expect(await bytesOf({ ...READ, path: ORDER }, [])).toMatch(/^HTTP\/1\.1 200 /);
+});
+
 test('while the gateway closes, a write on a connection that is open is refused', async () => {
   const own = await startProxiedWorld();
   const { hostname, port } = new URL(own.url);

@@ -62,6 +62,10 @@ export interface ProxiedWorld {
   beforeSend(once: () => Promise<void>): void;
   /** Does something before the next read or tunnel gets its place. */
   beforePlace(once: () => Promise<void>): void;
+  /** Has the next of these fail, as nothing in it expects. */
+  failNext(what: 'identify' | 'run'): void;
+  /** The latest write, as it was run. */
+  ran(): RunRequest | null;
   /** Reads and tunnels that have a place. */
   placed(): number;
   /** Requests that are over, as the access log has them. */
@@ -273,6 +277,7 @@ rules:
   - { id: on-the-app, effect: constrain, match: { tools: [kube.apply] }, when: { params.namespace: held }, obligations: [ { claim: { on: "app:\${params.metadata.name}", hold: existing } } ] }
   - { id: theirs, effect: deny, match: { tools: [graph.move], targets: ["warehouse:theirs"] } }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
+  - { id: counted-live, effect: constrain, match: { tools: [model.live] }, when: { all: [ { request.headers.user-agent: { exists: true } }, { request.headers.user-agent: { glob: "counted/*" } } ] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: crawler, effect: deny, match: { tools: [notes.add, model.live] }, when: { all: [ { request.headers.user-agent: { exists: true } }, { request.headers.User-Agent: { glob: "crawler/*" } } ] } }
 `;
 
@@ -366,6 +371,12 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     connections: configuration.limits.connections,
   });
   const identified: string[] = [];
+  let failing: 'identify' | 'run' | null = null;
+  const mayFail = (what: 'identify' | 'run'): void => {
+    if (failing !== what) return;
+    failing = null;
+    throw new Error(`planted: ${what}`);
+  };
   const ports: ProxyPorts = {
     routes: () => configuration.routes,
     catalog: () => inForce.catalog,
@@ -373,6 +384,7 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     doorFault: createDoorCheck(settings),
     identify: async (key) => {
       identified.push(key);
+      mayFail('identify');
       const found = await authenticator.authenticate(key);
       if (!('failure' in found)) return { kind: 'principal', principal: found };
       return {
@@ -388,7 +400,8 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
       isFresh: () => fresh,
       now: () => store.now(),
     }),
-    run: (request) => {
+    run: async (request) => {
+      mayFail('run');
       latest = request;
       return runEffect(core, request);
     },
@@ -490,6 +503,10 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     beforePlace: (once) => {
       placing = once;
     },
+    failNext: (what) => {
+      failing = what;
+    },
+    ran: () => latest,
     placed: () => placed,
     accessed,
     preview: async (shop, key) => {

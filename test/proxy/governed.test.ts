@@ -36,6 +36,32 @@ describe('a governed write', () => {
     });
   });
 
+  test('is run for the address that it came from, and its first stage is when and how long its key was looked at', async () => {
+    const before = world.store.now();
+    const answer = await world.call('POST', '/shop/v1/shops/s1/orders', { headers: key(), body: '{"amount": 5}' });
+    const after = world.store.now();
+    expect(world.ran()?.requestIp).toBe('127.0.0.1');
+    const effect = await world.store.effect('demo', String(answer.headers.get('svc-effect-id')));
+    const [first, next] = effect !== null && 'stages' in effect ? effect.stages : [];
+    expect(first).toMatchObject({ stage: 'authenticate', status: 'passed' });
+    const startedAt = first?.startedAt ?? 0;
+    const durationMs = first?.durationMs ?? 0;
+    expect(startedAt).toBeGreaterThanOrEqual(before - 1);
+    expect(durationMs).toBeGreaterThan(0);
+    expect(startedAt + durationMs).toBeLessThanOrEqual((next?.startedAt ?? after) + 1);
+  });
+
+  test('its cookies come back where the route says so', async () => {
+    const cookieOf = async (path: string, init: Parameters<typeof world.call>[2] = {}): Promise<string | null> => {
+      await world.upstream.mode({ mode: 'loud', times: 1, path: path.replace(/^\/\w+/, '') });
+      const { status, headers } = await world.call(init.body === undefined ? 'GET' : 'POST', path, init);
+      expect(status).toBeLessThan(300);
+      return headers.get('set-cookie');
+    };
+    expect(await cookieOf('/open/v1/trigger')).not.toBeNull();
+    expect(await cookieOf('/shop/v1/free', { body: '{"text":"x"}' })).toBeNull();
+  });
+
   test('a target, and a claim, are named by parts of a Kubernetes manifest', async () => {
     const path = '/shop/apis/apps/v1/namespaces/prod/deployments/web';
     const manifest = { metadata: { name: 'web', labels: { 'app.kubernetes.io/part-of': 'shop/eu' } }, spec: {} };

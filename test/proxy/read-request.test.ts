@@ -186,11 +186,18 @@ describe('a body of another kind is refused with the line that would take it', (
     ['application/merge-patch+json', true],
     ['application/json; charset="UTF-8"', true],
     ['application/json; charset=utf-16', false],
+    ['application/json; Charset=utf-16', false],
+    ['application/json;charset=utf-8 ;profile=x', true],
     ['application/json; profile=x', true],
     ['text/json', false],
   ])('JSON as %s is read: %s', async (type, isRead) => {
     const found = await read({ body: ['x'] }, { type, body: '{"x":1}' });
     expect('params' in found).toBe(isRead);
+  });
+
+  test('of a type that has no end, a hundred characters are said', async () => {
+    const found = await read({ body: ['x'] }, { type: `a/${'b'.repeat(200)}`, body: 'x' });
+    expect(found).toMatchObject({ detail: expect.stringMatching(/not a\/b{98}\. /) });
   });
 
   test('JSON that is none is named with its place', async () => {
