@@ -64,6 +64,8 @@ export interface ProxiedWorld {
   beforePlace(once: () => Promise<void>): void;
   /** Has the next of these fail, as nothing in it expects. */
   failNext(what: 'identify' | 'run'): void;
+  /** What `auth.query_key` says from now on. */
+  queryKeys(how: 'allow' | 'refuse'): void;
   /** The latest write, as it was run. */
   ran(): RunRequest | null;
   /** Reads and tunnels that have a place. */
@@ -233,6 +235,7 @@ routes:
       - { match: "GET /v1/vip/:shop", tool: vip.get }
   - { upstream: open, prefix: /open, undeclared: passthrough_reads, set_cookie: true, rules: [ { match: "GET /v1/hidden/:id", tool: open.hidden }, { match: "GET /v1/trigger", tool: open.trigger, idempotency: none } ] }
   - { upstream: closed, prefix: /closed, undeclared: passthrough_reads, rules: [] }
+  - { upstream: open, prefix: /keyed, undeclared: passthrough_reads, keys: [ token, "header:x-token", "query:k" ], rules: [] }
   - { upstream: open, prefix: /linked, undeclared: passthrough_reads, links: [next], rules: [] }
   - upstream: model
     prefix: /model
@@ -355,10 +358,11 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     elapsed: () => performance.now(),
   });
   let origin = '';
+  let queryKey: 'allow' | 'refuse' = 'allow';
   const settings = () => ({
     publicUrl: origin,
     allowedHosts: [],
-    queryKey: 'allow' as const,
+    queryKey,
     jsonLimits: { depth: 64, values: 5000 },
   });
   const log: string[] = [];
@@ -505,6 +509,9 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     },
     failNext: (what) => {
       failing = what;
+    },
+    queryKeys: (how) => {
+      queryKey = how;
     },
     ran: () => latest,
     placed: () => placed,

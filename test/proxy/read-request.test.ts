@@ -156,6 +156,17 @@ describe('what no tool declares in the query', () => {
     else expect(found).toMatchObject({ code: 'invalid_request', paths: [refused[0]] });
   });
 
+  test('is told up to a hundred names that are at fault', async () => {
+    const many = (name: string, count: number): string[] => Array.from({ length: count }, (_, at) => `${name}${at}`);
+    const body = JSON.stringify(Object.fromEntries(many('b', 80).map((name) => [name, 1])));
+    const query = many('q', 60)
+      .map((name) => `${name}=1`)
+      .join('&');
+    expect(await read({ query: many('b', 80), body: ['x'] }, { query, body })).toMatchObject({
+      paths: [...many('/query/q', 60), ...many('/body/b', 40)],
+    });
+  });
+
   test('has as many members in a fault as it has names', async () => {
     const found = await read(rest, { query: 'b=2&c[d]=3&c[e]=4', route: 'refuse' });
     expect(found).toMatchObject({ paths: ['/query/b', '/query/c'] });
