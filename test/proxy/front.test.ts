@@ -35,6 +35,8 @@ async function bytesOf(sent: Sent, extra: readonly string[]): Promise<string> {
     const socket = connect(Number(port), hostname);
     const chunks: Buffer[] = [];
     socket.on('data', (chunk) => void chunks.push(chunk)).on('error', () => undefined);
+    // What is never answered is told by that, and does not hold up the end of the test.
+    socket.setTimeout(15_000, () => socket.destroy());
     const typed = body === null || headers.some((line) => /^content-type:/i.test(line));
     const head = [
       `${method} ${path} HTTP/1.1`,
@@ -148,6 +150,18 @@ test('a read that policy lets pass does not come to the router, and one line of 
   expect(lines()[0]?.bytesOut).toBeGreaterThan(body.length);
 });
 
+test('of a read that no tool declares the log says to which upstream it went, and for whom', async () => {
+  for (const extra of [{}, { 'sec-fetch-dest': 'empty' }]) {
+    const headers = { 'x-api-key': world.keys.account, 'svc-agent-id': 'bot', ...extra };
+    const answer = await fetch(`${world.url}/open/v1/any`, { headers });
+    await answer.text();
+    const id = answer.headers.get('x-request-id');
+    await expect
+      .poll(() => world.accessed.filter(({ requestId }) => requestId === id))
+      .toMatchObject([{ tool: null, upstream: 'open', workspace: 'demo', agentId: 'bot' }]);
+  }
+});
+
 test('a read past the router waits for its place', async () => {
   let sent = -1;
   world.beforePlace(async () => {
@@ -227,13 +241,18 @@ test.each([
     'connection: close',
   ];
   const sent = `${head.join('\r\n')}\r\n\r\n${body}`;
+  const began = performance.now();
   const text = await rawExchange(world.url, sent);
   const found = (name: string) => new RegExp(`^${name}: (\\S+)`, 'im').exec(text)?.[1];
   const lines = () => world.accessed.filter(({ requestId }) => requestId === found('x-request-id'));
   await expect.poll(lines).toMatchObject([
     {
       method: 'POST',
+      workspace: 'demo',
+      agentId: 'bot',
       tool: 'orders.create',
+      upstream: 'shop',
+      authenticatedInMs: expect.any(Number),
       decision: 'committed',
       effectId: found('svc-effect-id'),
       traceId: trace,
@@ -243,6 +262,35 @@ test.each([
       cut: false,
     },
   ]);
+  const { durationMs = 0, authenticatedInMs } = lines()[0] ?? {};
+  expect(durationMs).toBeGreaterThan(authenticatedInMs ?? 0);
+  expect(durationMs).toBeLessThan(performance.now() - began);
+});
+
+test.each([
+  ['a look-up of its key', 'identify', {}],
+  ['a look-up of the key of a read', 'identify', { ...READ, path: ORDER }],
+  ['its run', 'run', {}],
+  ['its run, without a body', 'run', { body: null, path: '/open/v1/trigger', method: 'GET' }],
+] as const)(
+  '%s that fails is answered as the router answers it, and is no end of the gateway',
+  async (_name, what, sent) => {
+    const failed = async (extra: readonly string[]): Promise<string> => {
+      world.failNext(what);
+      return bytesOf(sent, extra);
+    };
+    const straight = await failed([]);
+    expect(straight).toMatch(/^HTTP\/1\.1 500 [^]*"code":"internal/);
+    expect(straight).not.toContain('planted');
+    expect(straight).toBe(await failed(ROUTED));
+    expect(await bytesOf({}, [])).toMatch(/^HTTP\/1\.1 201 /);
+  },
+);
+
+test('a read that fails while it waits for its place is answered', async () => {
+  world.beforePlace(() => Promise.reject(new Error('planted')));
+  expect(await bytesOf({ ...READ, path: ORDER }, [])).toMatch(/^HTTP\/1\.1 500 /);
+  expect(await bytesOf({ ...READ, path: ORDER }, [])).toMatch(/^HTTP\/1\.1 200 /);
 });
 
 test('while the gateway closes, a write on a connection that is open is refused', async () => {

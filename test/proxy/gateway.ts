@@ -62,6 +62,12 @@ export interface ProxiedWorld {
   beforeSend(once: () => Promise<void>): void;
   /** Does something before the next read or tunnel gets its place. */
   beforePlace(once: () => Promise<void>): void;
+  /** Has the next of these fail, as nothing in it expects. */
+  failNext(what: 'identify' | 'run'): void;
+  /** What `auth.query_key` says from now on. */
+  queryKeys(how: 'allow' | 'refuse'): void;
+  /** The latest write, as it was run. */
+  ran(): RunRequest | null;
   /** Reads and tunnels that have a place. */
   placed(): number;
   /** Requests that are over, as the access log has them. */
@@ -229,6 +235,7 @@ routes:
       - { match: "GET /v1/vip/:shop", tool: vip.get }
   - { upstream: open, prefix: /open, undeclared: passthrough_reads, set_cookie: true, rules: [ { match: "GET /v1/hidden/:id", tool: open.hidden }, { match: "GET /v1/trigger", tool: open.trigger, idempotency: none } ] }
   - { upstream: closed, prefix: /closed, undeclared: passthrough_reads, rules: [] }
+  - { upstream: open, prefix: /keyed, undeclared: passthrough_reads, keys: [ token, "header:x-token", "query:k" ], rules: [] }
   - { upstream: open, prefix: /linked, undeclared: passthrough_reads, links: [next], rules: [] }
   - upstream: model
     prefix: /model
@@ -273,6 +280,7 @@ rules:
   - { id: on-the-app, effect: constrain, match: { tools: [kube.apply] }, when: { params.namespace: held }, obligations: [ { claim: { on: "app:\${params.metadata.name}", hold: existing } } ] }
   - { id: theirs, effect: deny, match: { tools: [graph.move], targets: ["warehouse:theirs"] } }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
+  - { id: counted-live, effect: constrain, match: { tools: [model.live] }, when: { all: [ { request.headers.user-agent: { exists: true } }, { request.headers.user-agent: { glob: "counted/*" } } ] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: crawler, effect: deny, match: { tools: [notes.add, model.live] }, when: { all: [ { request.headers.user-agent: { exists: true } }, { request.headers.User-Agent: { glob: "crawler/*" } } ] } }
 `;
 
@@ -350,10 +358,11 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     elapsed: () => performance.now(),
   });
   let origin = '';
+  let queryKey: 'allow' | 'refuse' = 'allow';
   const settings = () => ({
     publicUrl: origin,
     allowedHosts: [],
-    queryKey: 'allow' as const,
+    queryKey,
     jsonLimits: { depth: 64, values: 5000 },
   });
   const log: string[] = [];
@@ -366,6 +375,12 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     connections: configuration.limits.connections,
   });
   const identified: string[] = [];
+  let failing: 'identify' | 'run' | null = null;
+  const mayFail = (what: 'identify' | 'run'): void => {
+    if (failing !== what) return;
+    failing = null;
+    throw new Error(`planted: ${what}`);
+  };
   const ports: ProxyPorts = {
     routes: () => configuration.routes,
     catalog: () => inForce.catalog,
@@ -373,6 +388,7 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     doorFault: createDoorCheck(settings),
     identify: async (key) => {
       identified.push(key);
+      mayFail('identify');
       const found = await authenticator.authenticate(key);
       if (!('failure' in found)) return { kind: 'principal', principal: found };
       return {
@@ -388,7 +404,8 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
       isFresh: () => fresh,
       now: () => store.now(),
     }),
-    run: (request) => {
+    run: async (request) => {
+      mayFail('run');
       latest = request;
       return runEffect(core, request);
     },
@@ -490,6 +507,13 @@ export async function startProxiedWorld(model: ModelUpstream = { model: 'http://
     beforePlace: (once) => {
       placing = once;
     },
+    failNext: (what) => {
+      failing = what;
+    },
+    queryKeys: (how) => {
+      queryKey = how;
+    },
+    ran: () => latest,
     placed: () => placed,
     accessed,
     preview: async (shop, key) => {

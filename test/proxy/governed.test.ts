@@ -36,6 +36,32 @@ describe('a governed write', () => {
     });
   });
 
+  test('is run for the address that it came from, and its first stage is when and how long its key was looked at', async () => {
+    const before = world.store.now();
+    const answer = await world.call('POST', '/shop/v1/shops/s1/orders', { headers: key(), body: '{"amount": 5}' });
+    const after = world.store.now();
+    expect(world.ran()?.requestIp).toBe('127.0.0.1');
+    const effect = await world.store.effect('demo', String(answer.headers.get('svc-effect-id')));
+    const [first, next] = effect !== null && 'stages' in effect ? effect.stages : [];
+    expect(first).toMatchObject({ stage: 'authenticate', status: 'passed' });
+    const startedAt = first?.startedAt ?? 0;
+    const durationMs = first?.durationMs ?? 0;
+    expect(startedAt).toBeGreaterThanOrEqual(before - 1);
+    expect(durationMs).toBeGreaterThan(0);
+    expect(startedAt + durationMs).toBeLessThanOrEqual((next?.startedAt ?? after) + 1);
+  });
+
+  test('its cookies come back where the route says so', async () => {
+    const cookieOf = async (path: string, init: Parameters<typeof world.call>[2] = {}): Promise<string | null> => {
+      await world.upstream.mode({ mode: 'loud', times: 1, path: path.replace(/^\/\w+/, '') });
+      const { status, headers } = await world.call(init.body === undefined ? 'GET' : 'POST', path, init);
+      expect(status).toBeLessThan(300);
+      return headers.get('set-cookie');
+    };
+    expect(await cookieOf('/open/v1/trigger')).not.toBeNull();
+    expect(await cookieOf('/shop/v1/free', { body: '{"text":"x"}' })).toBeNull();
+  });
+
   test('a target, and a claim, are named by parts of a Kubernetes manifest', async () => {
     const path = '/shop/apis/apps/v1/namespaces/prod/deployments/web';
     const manifest = { metadata: { name: 'web', labels: { 'app.kubernetes.io/part-of': 'shop/eu' } }, spec: {} };
@@ -264,6 +290,50 @@ describe('refused before anything is sent', () => {
     expect([status, body]).toMatchObject([401, { error: { message: expect.any(String), param: null, code } }]);
   });
 
+  test.each([
+    ['two keys', '', { authorization: `Bearer ${makeKey('agent').key}` }, 'two different keys'],
+    ['a query of two readings', '?a=1;b', {}, 'one meaning for every server'],
+    ['a name twice in its query', '?a=1&a=2', {}, 'one meaning for every server'],
+    ['a path of two readings', '/a%00b', {}, 'The path cannot be used'],
+    ['an encoded slash', '/a%2Fb', {}, 'encoded slash|The path cannot be used'],
+  ] as const)('so is one with %s', async (_, more, headers, says) => {
+    const { status, body } = await world.call('POST', `/model/v1/chat/completions${more}`, { headers, body: '{}' });
+    expect([status, body]).toMatchObject([
+      expect.any(Number),
+      { error: { message: expect.stringMatching(says), param: null, code: expect.stringMatching(/^invalid_/) } },
+    ]);
+  });
+
+  test('without a key, what is said is where the route takes one', async () => {
+    const { key: ours } = makeKey('agent');
+    const said = async (path: string, authorization?: string): Promise<unknown> => {
+      const headers = authorization === undefined ? {} : { authorization };
+      const { status, body } = await world.call('GET', path, { key: null, headers });
+      expect([status, body.code]).toEqual([401, 'missing_key']);
+      return body.detail;
+    };
+    const usual = 'Send an API key in the header X-API-Key.';
+    expect(await said('/shop/v1/orders/o1')).toBe(usual);
+    expect(await said('/shop/v1/orders/o1', 'Token of-somebody')).toBe(usual);
+    expect(await said('/shop/v1/orders/o1', `Token ${ours}`)).toBe(
+      'This route takes no key as Authorization: Token. Add token to its keys in the configuration, or send X-API-Key.',
+    );
+    const long = await said('/shop/v1/orders/o1', `${'S'.repeat(30)} ${ours}`);
+    expect(long).toContain(`Authorization: ${'S'.repeat(20)}. Add ${'s'.repeat(20)} to`);
+    expect(await said('/keyed/v1/any')).toBe('Send an API key in x-token or Authorization: token or ?k=.');
+  });
+
+  test('a key in the query, where the configuration refuses that', async () => {
+    const path = `/shop/v1/orders/o1?api_key=${world.keys.bot}`;
+    world.queryKeys('refuse');
+    const { status, body, headers } = await world.call('GET', path, { key: null });
+    const other = await world.call('GET', '/shop/v1/orders/o1');
+    world.queryKeys('allow');
+    expect([status, body.code, body.detail]).toEqual([401, 'invalid_key', expect.stringContaining('refused here')]);
+    expect(headers.get('deprecation')).toBe('@1767225600');
+    expect(other.status).toBe(200);
+  });
+
   const cases: Case[] = [
     ['no key', 'POST', orders, { key: null, headers: key(), body: '{"amount":1}' }, 401, 'missing_key'],
     ['a wrong key', 'POST', orders, { key: 'svc_x', headers: key(), body: '{"amount":1}' }, 401, 'invalid_key'],
@@ -410,6 +480,8 @@ describe('refused before anything is sent', () => {
     const without = await world.call('POST', orders, { key: account, headers: key(), body: '{"amount":1}' });
     expect(without.status).toBe(400);
     expect(without.body.errors[0].path).toBe('/headers/svc-agent-id');
+    const empty = { key: account, headers: { ...key(), 'svc-agent-id': '' }, body: '{"amount":1}' };
+    expect((await world.call('POST', orders, empty)).body.errors[0].path).toBe('/headers/svc-agent-id');
     const read = await world.call('GET', '/shop/v1/orders/o1', { key: account });
     expect([read.status, read.body.errors[0].path]).toEqual([400, '/headers/svc-agent-id']);
     const named = { key: account, headers: { ...key(), 'svc-agent-id': 'bot' }, body: '{"amount":1}' };

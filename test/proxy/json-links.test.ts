@@ -108,6 +108,11 @@ describe('the fields', () => {
     );
   });
 
+  it('a name behind one that is too long is read again', () => {
+    const long = 'x'.repeat(20_000);
+    expect(rewritten(`{"${long}":{"next":"a"},"next":"b"}`, 1000)).toBe(`{"${long}":{"next":"a"},"next":"<b>"}`);
+  });
+
   it('a large text is read a part at a time', async () => {
     const text = JSON.stringify({
       items: Array.from({ length: 40_000 }, (_, n) => ({ id: n, url: `https://api/${n}` })),

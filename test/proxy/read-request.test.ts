@@ -157,6 +157,17 @@ describe('what no tool declares in the query', () => {
     else expect(found).toMatchObject({ code: 'invalid_request', paths: [refused[0]] });
   });
 
+  test('is told up to a hundred names that are at fault', async () => {
+    const many = (name: string, count: number): string[] => Array.from({ length: count }, (_, at) => `${name}${at}`);
+    const body = JSON.stringify(Object.fromEntries(many('b', 80).map((name) => [name, 1])));
+    const query = many('q', 60)
+      .map((name) => `${name}=1`)
+      .join('&');
+    expect(await read({ query: many('b', 80), body: ['x'] }, { query, body })).toMatchObject({
+      paths: [...many('/query/q', 60), ...many('/body/b', 40)],
+    });
+  });
+
   test('has as many members in a fault as it has names', async () => {
     const found = await read(rest, { query: 'b=2&c[d]=3&c[e]=4', route: 'refuse' });
     expect(found).toMatchObject({ paths: ['/query/b', '/query/c'] });
@@ -187,11 +198,18 @@ describe('a body of another kind is refused with the line that would take it', (
     ['application/merge-patch+json', true],
     ['application/json; charset="UTF-8"', true],
     ['application/json; charset=utf-16', false],
+    ['application/json; Charset=utf-16', false],
+    ['application/json;charset=utf-8 ;profile=x', true],
     ['application/json; profile=x', true],
     ['text/json', false],
   ])('JSON as %s is read: %s', async (type, isRead) => {
     const found = await read({ body: ['x'] }, { type, body: '{"x":1}' });
     expect('params' in found).toBe(isRead);
+  });
+
+  test('of a type that has no end, a hundred characters are said', async () => {
+    const found = await read({ body: ['x'] }, { type: `a/${'b'.repeat(200)}`, body: 'x' });
+    expect(found).toMatchObject({ detail: expect.stringMatching(/not a\/b{98}\. /) });
   });
 
   test('JSON that is none is named with its place', async () => {

@@ -126,6 +126,9 @@ describe('a fixed segment comes before a param', () => {
     '%25256De',
     'me%2520.',
     'me%3Ba',
+    // Encoded twice: what stands behind a ";", lines and all, is cut off.
+    'me%253B%250Aa',
+    'me%3Ba%0Ab',
     'm%e2%80%8be',
     'me%ef%b8%8f',
   ])('%s, which some server takes for the fixed one, is no rule’s', (segment) => {

@@ -36,9 +36,11 @@ interface Connection {
   answers(count: number): Promise<{ readonly statuses: readonly number[]; readonly text: string }>;
 }
 
-function open(url = world.url): Connection {
+function open(url = world.url, allowHalfOpen = false): Connection {
   const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname).setEncoding('latin1').setNoDelay();
+  const socket = connect({ port: Number(port), host: hostname, allowHalfOpen })
+    .setEncoding('latin1')
+    .setNoDelay();
   let text = '';
   socket.on('data', (chunk) => {
     text += String(chunk);
@@ -204,8 +206,9 @@ describe('an upgrade to WebSocket', () => {
   async function before(
     upstream: (socket: Socket) => void,
     settings: { readonly network?: 'public'; readonly mode?: 'observe' } = {},
+    allowHalfOpen = false,
   ) {
-    const server = createServer((socket) => {
+    const server = createServer({ allowHalfOpen }, (socket) => {
       socket.on('error', () => {});
       upstream(socket);
     });
@@ -214,7 +217,7 @@ describe('an upgrade to WebSocket', () => {
     if (address === null || typeof address === 'string') throw new Error('it has no port');
     const own = await startProxiedWorld({ model: `http://127.0.0.1:${address.port}`, ...settings });
     const asked = (...headers: string[]): Connection => {
-      const connection = open(own.url);
+      const connection = open(own.url, allowHalfOpen);
       connection.socket.write(
         handshake('Host: localhost', ...headers)
           .replace('/shop/v1/stream', '/model/v1/live')
@@ -226,12 +229,179 @@ describe('an upgrade to WebSocket', () => {
       await own.close();
       server.close();
     };
-    return { asked, close, silences: own.silences };
+    return { asked, close, own, silences: own.silences };
   }
+
+  const SWITCHING = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+
+  test.each([
+    ['that opens', '/shop/v1/stream', 101, { decision: 'committed', lasts: true, cut: false, tool: 'orders.stream' }],
+    ['that is refused', '/shop/v1/orders/o1', 403, { decision: 'denied_policy', lasts: false, tool: 'orders.get' }],
+  ] as const)('%s is one line of the log, with all bytes of its connection', async (_what, path, status, line) => {
+    const began = performance.now();
+    const of = world.accessed.length;
+    const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const sent = handshake('Host: localhost', `traceparent: 00-${trace}-00f067aa0ba902b7-01`).replace(
+      '/shop/v1/stream',
+      path,
+    );
+    const { socket, answers } = open();
+    const closed = once(socket, 'close');
+    socket.write(sent);
+    await answers(1);
+    if (status === 101) socket.destroy();
+    await closed;
+    const { text } = await answers(1);
+    const effectId = /^svc-effect-id: (eff_\w+)\r$/m.exec(text)?.[1] ?? null;
+    expect(effectId === null).toBe(status === 101);
+    await expect
+      .poll(() => world.accessed.slice(of))
+      .toMatchObject([
+        {
+          ...line,
+          method: 'GET',
+          status,
+          effectId,
+          traceId: trace,
+          requestId: expect.stringMatching(/^req_/),
+          workspace: 'demo',
+          agentId: 'bot',
+          upstream: 'shop',
+          bytesIn: sent.length,
+          bytesOut: text.length,
+        },
+      ]);
+    expect(world.accessed.at(-1)?.durationMs).toBeLessThan(performance.now() - began);
+  });
+
+  test.each([
+    ['on a path of the gateway', '/livez', 400, 'invalid_request', 'This path does not take upgrades.'],
+    ['that no rule lets pass', '/shop/v1/orders/o1', 403, 'route_not_declared', 'lets an upgrade pass here'],
+    ['that does not fit its tool', '/shop/v1/stream?x=1', 400, 'invalid_request', 'fit the tool orders.stream'],
+    ['with another key', '/shop/v1/stream?api_key=KEY', 401, 'invalid_key', ''],
+  ] as const)('%s is answered as a whole, and its connection ends', async (_what, path, status, code, says) => {
+    const { socket, answers } = open();
+    const closed = once(socket, 'close');
+    socket.write(handshake('Host: localhost').replace('/shop/v1/stream', path));
+    await closed;
+    const { text, statuses } = await answers(1);
+    const [head = '', body = ''] = text.split('\r\n\r\n');
+    expect(statuses).toEqual([status]);
+    expect(head).toMatch(/^x-should-retry: false\r$/m);
+    expect(head).toMatch(/^connection: close$/m);
+    expect(head).toContain(`\r\ncontent-length: ${body.length}\r\n`);
+    expect(body).toContain(code);
+    expect(body).toContain(says);
+  });
+
+  test('is one in any case, and beside other protocols', async () => {
+    for (const asked of ['WebSocket', 'h2c, websocket']) {
+      const { socket, answers } = open();
+      socket.write(handshake('Host: localhost').replace('Upgrade: websocket', `Upgrade: ${asked}`));
+      expect((await answers(1)).statuses, asked).toEqual([101]);
+      socket.destroy();
+    }
+  });
+
+  test('that fails while it waits for its place ends, and the next one opens', async () => {
+    world.beforePlace(() => Promise.reject(new Error('planted')));
+    const failed = open();
+    const closed = once(failed.socket, 'close');
+    failed.socket.write(handshake('Host: localhost'));
+    await closed;
+    expect((await failed.answers(1)).statuses).toEqual([]);
+    const next = open();
+    next.socket.write(handshake('Host: localhost'));
+    expect((await next.answers(1)).statuses).toEqual([101]);
+    next.socket.destroy();
+  });
+
+  test.each(['its caller', 'its upstream'] as const)(
+    'that is open ends on both sides when %s stops sending',
+    async (side) => {
+      const sockets: Socket[] = [];
+      const { asked, close, own } = await before(
+        (socket) => {
+          sockets.push(socket);
+          socket.once('data', () => socket.write(SWITCHING));
+        },
+        {},
+        true,
+      );
+      const { socket, answers } = asked();
+      await answers(1);
+      const [upstream] = sockets;
+      if (upstream === undefined) throw new Error('nothing has arrived');
+      const ended = once(side === 'its caller' ? upstream : socket, 'end');
+      (side === 'its caller' ? socket : upstream).end();
+      await ended;
+      await expect.poll(() => own.placed()).toBe(0);
+      for (const one of [socket, upstream]) one.destroy();
+      await close();
+    },
+  );
+
+  test('that is open lasts longer than the time-out of its tool; when it is cut, its upstream sees it', async () => {
+    const ends: string[] = [];
+    const { asked, close, own } = await before((socket) => {
+      socket.on('close', () => ends.push('closed'));
+      socket.once('data', () => {
+        socket.write(SWITCHING);
+        setTimeout(() => socket.write('still here'), 300);
+      });
+    });
+    const { socket } = asked();
+    let text = '';
+    socket.on('data', (piece) => (text += String(piece)));
+    await expect.poll(() => text, { timeout: 10_000 }).toContain('still here');
+    expect(ends).toEqual([]);
+    await own.pause('model.live');
+    await expect.poll(() => ends, { timeout: 10_000 }).toEqual(['closed']);
+    socket.destroy();
+    await close();
+  });
+
+  test('whose caller leaves before its upstream has answered is not asked for any longer', async () => {
+    let asks = 0;
+    const ends: string[] = [];
+    const { asked, close } = await before((socket) => {
+      socket.on('data', () => (asks += 1)).on('close', () => ends.push('closed'));
+    });
+    const { socket } = asked();
+    await expect.poll(() => asks, { interval: 1 }).toBe(1);
+    socket.destroy();
+    await expect.poll(() => ends, { timeout: 10_000 }).toEqual(['closed']);
+    await close();
+  });
+
+  test('that is open does not hold up a stop', async () => {
+    const { asked, close } = await before((socket) => void socket.once('data', () => socket.write(SWITCHING)));
+    const { socket, answers } = asked();
+    await answers(1);
+    await Promise.all([once(socket, 'close'), close()]);
+  });
+
+  test('that a rule asks more of than a tunnel can be held to is refused for that', async () => {
+    const { asked, close } = await before(() => undefined);
+    const { socket, answers } = asked('User-Agent: counted/1');
+    await once(socket, 'close');
+    const { text } = await answers(1);
+    expect(text).toMatch(/^HTTP\/1\.1 403 [^]*more than a tunnel can be held to/);
+    await close();
+  });
+
+  test('of a gateway that has not heard of keys and pauses for too long is refused', async () => {
+    world.heard(false);
+    const { socket, answers } = open();
+    socket.write(handshake('Host: localhost'));
+    await once(socket, 'close');
+    expect((await answers(1)).text).toMatch(/^HTTP\/1\.1 503 [^]*"code":"not_ready"/);
+    world.heard(true);
+  });
 
   test('of upstreams that say nothing is given up after the time-out of the tool, and noted until one answers', async () => {
     let isSilent = true;
-    const { asked, close, silences } = await before((socket) => {
+    const { asked, close, own, silences } = await before((socket) => {
       socket.on('data', () => void (isSilent || socket.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n')));
     });
     const tried = async (): Promise<string> => {
@@ -240,13 +410,20 @@ describe('an upgrade to WebSocket', () => {
       socket.destroy();
       return text;
     };
-    for (let calls = 0; calls < 3; calls += 1) expect(await tried()).toMatch(/^HTTP\/1\.1 502 [^]*within the time-out/);
+    for (let calls = 0; calls < 3; calls += 1) {
+      const text = await tried();
+      expect(text).toMatch(/^HTTP\/1\.1 502 [^]*within the time-out/);
+      expect(text).toMatch(/^svc-decision: failed\r$/m);
+      expect(text).toMatch(/^x-should-retry: true\r$/m);
+    }
+    await expect.poll(() => own.accessed.at(-1)).toMatchObject({ status: 502, decision: 'failed', lasts: false });
     expect(silences()).toMatchObject([
       { message: expect.stringMatching(/^The last 3 calls of model .*\(UND_ERR_HEADERS_TIMEOUT\)/) },
     ]);
     isSilent = false;
-    expect(await tried()).toMatch(/^HTTP\/1\.1 404 /);
+    expect(await tried()).toMatch(/^HTTP\/1\.1 404 [^]*^connection: close\r$/im);
     expect(silences()).toEqual([]);
+    await expect.poll(() => own.accessed.at(-1)).toMatchObject({ status: 404, decision: 'failed', lasts: false });
     await close();
   });
 

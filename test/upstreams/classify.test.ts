@@ -137,6 +137,24 @@ describe('the one table', () => {
     expect(classify('write', { ...NONE, unknown: [200], committed: [200] }, answer(200)).outcome).toBe('unknown');
   });
 
+  test('the evidence says which status came, whether its body was cut, and what else decided', () => {
+    const body = [{ path: 'ok', equals: false, outcome: 'failed' }] as const;
+    const said = (seen: Seen, changes: Partial<OutcomeMap> = {}) =>
+      classify('write', { ...NONE, ...changes }, seen).message.replace('the upstream answered ', '');
+    expect(said(answer(200))).toBe('200');
+    expect(said(answer(200, { body: 'cut' }))).toBe('200, and its body was cut');
+    expect(said(answer(207))).toBe('207, which says nothing of the whole');
+    expect(said(answer(200, { body: 'unreadable' }), { body })).toBe('200, and its body cannot be asked');
+    expect(said(answer(200, { json: { ok: false } }), { body })).toBe("200 with a body that the tool's outcomes map");
+    expect(said(answer(409), { committed: [409] })).toBe("409, which the tool's outcomes map");
+  });
+
+  test('a status that is declared failed or unknown is not called cut for its body', () => {
+    const map: OutcomeMap = { ...NONE, failed: [409], unknown: [410] };
+    for (const status of [409, 410])
+      expect(classify('write', map, answer(status, { body: 'cut' })).responseTruncated, String(status)).toBe(false);
+  });
+
   test('an answer that broke off says with which status it began, and how it ended', () => {
     const seen: Seen = { kind: 'broken', status: 206, code: 'reset', message: 'its answer broke off' };
     const message = 'the upstream answered 206, and its answer broke off';

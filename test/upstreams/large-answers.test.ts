@@ -95,6 +95,13 @@ test('of the headers those are kept that say how to read it, or name what was ma
   ).toEqual(keeps);
 });
 
+test('of a header that came more than once, all of it is kept', () => {
+  const headers = { 'content-type': 'text/plain', 'content-language': ['de', 'en'] };
+  const raw = { status: 200, headers, body: Buffer.from(''), whole: true };
+  const { result } = readAnswer(raw, { responseKeptBytes: 10, setCookie: false, wantsJson: false });
+  expect(result.headers).toEqual({ 'content-type': 'text/plain', 'content-language': 'de, en' });
+});
+
 test('no header goes back that is of the connection, of the gateway, or would act at the gateway’s origin', () => {
   const stays = { 'content-type': 'a', 'x-request-id': 'b', 'retry-after': '1', 'x-frame-options': 'c', etag: 'd' };
   const ends = [
