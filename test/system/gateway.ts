@@ -208,13 +208,20 @@ export async function send(
 }
 
 /**
- * Sends a call again under its key, as clients do, when its turn came too late and nothing was sent: on a busy machine it
- * may.
+ * Sends a call again under its key, as clients do, when its turn came too late or there was no place for it, and nothing
+ * was sent: on a busy machine both may be.
  */
 export async function untilSent(run: () => Promise<Answer>): Promise<Answer> {
   let answer = await run();
-  for (let tries = 0; answer.body.reason?.code === 'not_dispatched' && tries < 8; tries += 1) answer = await run();
+  for (let tries = 0; isUnsent(answer) && tries < 8; tries += 1) {
+    await new Promise((resolve) => setTimeout(resolve, answer.body.retry_after_ms ?? 0));
+    answer = await run();
+  }
   return answer;
+}
+
+function isUnsent({ body }: Answer): boolean {
+  return body.reason?.code === 'not_dispatched' || body.code === 'busy';
 }
 
 /** Makes a key through the API with the administrative key. */
