@@ -193,7 +193,9 @@ function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
     const isRest = last?.kind === 'param' && last.holds === 'any';
     const key = `${rule.method} ${isRest ? '*' : pattern.length}`;
     const compiled = { rule, tool, plan: planOf(tool.call.request), pattern, before: [], numbers: [] };
-    found.set(key, [...(found.get(key) ?? []), compiled]);
+    const same = found.get(key);
+    if (same === undefined) found.set(key, [compiled]);
+    else same.push(compiled);
   }
   const all = [...found.values()].flat();
   const rules = new Map([...found].map(([key, same]) => [key, inOrder(same, all)] as const));
