@@ -82,7 +82,7 @@ export async function readRequest(
   request: IncomingMessage,
 ): Promise<ReadRequest> {
   if (!hasBody(request)) return paramsOf(ports, arrived, match, request, null);
-  const type = contentFault(match.tool, request.headers);
+  const type = contentFault(match, request.headers);
   if (type !== null) return { kind: 'problem', problem: type };
   if (takesFiles(match.plan)) return readWithFiles(ports, arrived, match, request);
   const { bodyLimit, jsonLimits } = ports.settings();

@@ -5,7 +5,7 @@ import { type JsonLimits, LARGE_TEXT, parseStrictJson, type StrictJson } from '.
 import { BODY_TYPES, type BodyType, type HttpTool } from '../effects/model/tool.ts';
 import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/http/form.ts';
 import { mediaType } from '../upstreams/http/header-rules.ts';
-import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
+import { takesFiles } from '../upstreams/http/request-template.ts';
 import { problemOf } from './arrival.ts';
 import { codingFault } from './decode-body.ts';
 import type { RuleMatch } from './route-table.ts';
@@ -79,14 +79,13 @@ const taken = new WeakMap<HttpTool, string>();
 
 /** Why a tool cannot take a body with these headers; `null` if it can. */
 export function contentFault(
-  tool: HttpTool,
+  { tool, plan }: Pick<RuleMatch, 'tool' | 'plan'>,
   headers: { readonly 'content-type'?: string | undefined; readonly 'content-encoding'?: string | undefined },
 ): Problem | null {
   const type = headers['content-type'] ?? '';
   const isPlain = headers['content-encoding'] === undefined;
   // Callers send one and the same type with all their calls.
   if (isPlain && taken.get(tool) === type) return null;
-  const plan = planOf(tool.call.request);
   const { bodyType } = plan;
   const media = mediaType(type);
   if (!KINDS[bodyType].form.test(media)) {

@@ -98,7 +98,7 @@ export class UnroutedCall implements ReadCaller {
         .catch(this.#fail);
       return;
     }
-    const type = contentFault(match.tool, request.headers);
+    const type = contentFault(match, request.headers);
     const { bodyLimit, jsonLimits } = ports.settings();
     if (type !== null || Number(request.headers['content-length'] ?? 0) > bodyLimit) {
       this.#route((routed, reply) => this.#door.proceed(arrival, routed, reply));

@@ -249,13 +249,15 @@ describe('a body of another kind is refused with the line that would take it', (
     const ours = 'This route inspects bodies: send them without Content-Encoding';
     const tool = makeTool({ request: { method: 'POST', path: '/x', query: [], headers: {}, body: ['x'] } });
     const plain = { 'content-type': 'application/json' };
-    expect(contentFault(tool, plain)).toBeNull();
+    expect(contentFault({ tool, plan: planOf(tool.call.request) }, plain)).toBeNull();
     for (const coding of ['zstd', 'gzip, gzip'])
-      expect(contentFault(tool, { ...plain, 'content-encoding': coding })).toMatchObject({
+      expect(
+        contentFault({ tool, plan: planOf(tool.call.request) }, { ...plain, 'content-encoding': coding }),
+      ).toMatchObject({
         code: 'unsupported_media_type',
         detail: `${ours}, or with gzip, deflate or br.`,
       });
-    expect(contentFault(tool, { ...plain, 'content-encoding': 'br' })).toBeNull();
+    expect(contentFault({ tool, plan: planOf(tool.call.request) }, { ...plain, 'content-encoding': 'br' })).toBeNull();
     expect(await read({ body: ['x'] }, { coding: 'br', body: '{"x":"y"}' })).toMatchObject({
       code: 'invalid_request',
       detail: 'The body is not br.',
