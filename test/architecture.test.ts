@@ -230,7 +230,7 @@ describe('kinds of upstream', () => {
     'effects/model/tool.ts',
     'effects/upstream.ts',
     'effects/wire/calls.ts',
-    'records/stored-answer.ts',
+    'records/effect-text.ts',
   ];
 
   it('what an answer over HTTP is made of is said once in the core, once for what is stored, and once for what people see of a call', () => {

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Socket } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { endWith } from '../bytes/gathered.ts';
-import { dropTheRest } from './connection-cap.ts';
+import { dropTheRest } from './listeners.ts';
 
 interface WholeAnswer {
   readonly status: number;

@@ -1,4 +1,4 @@
-import { hostName } from './host-check.ts';
+import { hostName } from './listeners.ts';
 import type { ApiSettings } from './ports.ts';
 
 /** To connect to no address at all is to connect to this machine. */

@@ -22,10 +22,16 @@ import { newId } from '../effects/run/ids.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import { ArchiveUnavailable, StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
-import { ConnectionCap, dropTheRest } from './connection-cap.ts';
-import { createDoorCheck, createEntrances, ROUTES_ONLY } from './host-check.ts';
+import {
+  ConnectionCap,
+  type Listeners,
+  ROUTES_ONLY,
+  createDoorCheck,
+  createEntrances,
+  createListeners,
+  dropTheRest,
+} from './listeners.ts';
 import { Front, measureOverload, OVERLOADED } from './front.ts';
-import { createListeners, type Listeners } from './listeners.ts';
 import type { ApiSettings } from './ports.ts';
 import { EARLIER, Refused, faultSummary, plainProblem, renderProblem, shouldRetry } from './problem.ts';
 import { decisionOfRefusal } from './run-refusal.ts';

@@ -1,4 +1,4 @@
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson } from '../json/text.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { Entity, EntityLink } from '../effects/model/entity.ts';

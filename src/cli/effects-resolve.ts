@@ -2,7 +2,7 @@ import type { Effect, EffectFilter, EffectPage, EffectState, Json, Svc } from '@
 import { SvcError } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../diagnostics/nearest.ts';
-import { readJson } from '../json/read.ts';
+import { readJson } from '../json/text.ts';
 import { type CliContext, connect, type GatewayAccess, readText, talksToGateway } from './command.ts';
 import { CommandFailure, WrongUsage } from './ports.ts';
 import { json, table, type Terminal, wire } from './terminal.ts';

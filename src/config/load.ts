@@ -3,7 +3,7 @@ import { createReading, type FileReading } from '../diagnostics/file-reading.ts'
 import { inReadingOrder, type Finding, type Position } from '../diagnostics/finding.ts';
 import { InvalidFiles, count, renderFindings } from '../diagnostics/render.ts';
 import { readYamlSource, type DataPath, type PlainValue, type YamlSource } from '../diagnostics/yaml-source.ts';
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson } from '../json/text.ts';
 import type { Json } from '../json/value.ts';
 import type { Configuration, McpSettings, UpstreamSettings } from './configuration.ts';
 import { environmentLookup } from './environment.ts';

@@ -1,7 +1,7 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { RE2JS } from 're2js';
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson } from '../json/text.ts';
 import type { JsonObject } from '../json/value.ts';
 import { DIALECT, schemaValidator } from './validators.ts';
 

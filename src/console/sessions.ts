@@ -4,7 +4,7 @@ import type { ApiPorts, ApiSessions, Visitor } from '../api/ports.ts';
 import type { Passkey } from '../effects/model/passkey.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { CONSOLE_COOKIE, CONSOLE_COOKIE_TLS } from '../effects/run/header-names.ts';
-import { parseObject } from '../json/read.ts';
+import { parseObject } from '../json/text.ts';
 
 /** How long a link opens a session, ms. */
 export const LINK_MS = 5 * 60_000;

@@ -12,13 +12,13 @@ import { allProfiles } from '../identity/profiles.ts';
 import { type Disclosure, disclosureOf } from '../receipts/commitments.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { Secrets } from '../secrets/vault.ts';
-import { policyInputs } from './core-ports.ts';
 import type { Core } from './core.ts';
+import { policyInputs } from './core-ports.ts';
 import type { Drain } from './drain.ts';
 import type { FilesInForce } from './files-in-force.ts';
 import type { Ground } from './ground.ts';
 import type { Health } from './health.ts';
-import type { OwnSettings } from './own-settings.ts';
+import type { OwnSettings } from './in-force.ts';
 import type { Views } from './views.ts';
 
 export function controlPlanePorts(

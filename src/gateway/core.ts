@@ -13,7 +13,7 @@ import type { Drain } from './drain.ts';
 import type { ExitStack } from './exit-stack.ts';
 import type { FilesInForce } from './files-in-force.ts';
 import type { Ground } from './ground.ts';
-import type { OwnSettings } from './own-settings.ts';
+import type { OwnSettings } from './in-force.ts';
 import { outcomeOfProbe } from './prober.ts';
 import type { Signals } from './signals.ts';
 import type { TakeUp } from './take-up.ts';

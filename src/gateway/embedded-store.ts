@@ -22,12 +22,12 @@ import type { ArchiveSettings } from '../config/configuration.ts';
 import { openSharedRows, type SharedRows } from '../stores/embedded/shared-rows.ts';
 import { RESTORING } from '../stores/embedded/backup.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
+import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/open.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { beginEpoch } from '../stores/embedded/new-epoch.ts';
 import { isNotAllowed } from '../stores/embedded/failure-text.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
 import type { StorePlace } from '../stores/embedded/marks.ts';
-import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/open.ts';
 import { UNJUDGED } from './key-seals.ts';
 
 export interface EmbeddedOptions extends EmbeddedRowsOptions {

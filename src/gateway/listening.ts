@@ -5,7 +5,7 @@ import type { Drain } from './drain.ts';
 import type { ExitStack } from './exit-stack.ts';
 import type { Ground } from './ground.ts';
 import type { Health } from './health.ts';
-import type { OwnSettings } from './own-settings.ts';
+import type { OwnSettings } from './in-force.ts';
 import type { Signals } from './signals.ts';
 import { readFileSync } from 'node:fs';
 

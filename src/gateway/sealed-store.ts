@@ -13,7 +13,7 @@ import {
   type SettleRequest,
   StoreUnavailable,
 } from '../effects/store.ts';
-import { readOwnJson } from '../json/read.ts';
+import { readOwnJson } from '../json/text.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 

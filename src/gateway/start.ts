@@ -11,10 +11,10 @@ import { type Ground, openGround } from './ground.ts';
 import { healthOf } from './health.ts';
 import { listenForCalls, listenForProbes, openServer } from './listening.ts';
 import { bindToStore } from './master-secret.ts';
-import { OwnSettings } from './own-settings.ts';
+import { OwnSettings } from './in-force.ts';
 import { openSignals } from './signals.ts';
 import { TakeUp } from './take-up.ts';
-import { openViews, type Views } from './views.ts';
+import { type LivePauseView, type Views, openViews } from './views.ts';
 import type { KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -23,7 +23,6 @@ import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
 import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Directory } from '../identity/directory.ts';
-import type { LivePauseView } from './pause-view.ts';
 
 /** How much longer than the longest call a stop may take, ms. Reads that stream are cut before. */
 const STOP_MS = 30_000;

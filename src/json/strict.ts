@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
-import { readEscapedNames } from './read.ts';
-import type { Open, Scan } from './scan.ts';
+import { readEscapedNames } from './text.ts';
 import type { Json, JsonObject } from './value.ts';
+import type { Open, Scan } from './scan.ts';
 
 export type StrictJson =
   | { readonly ok: true; readonly value: Json }

@@ -1,6 +1,6 @@
 import { setImmediate as others } from 'node:timers/promises';
-import { quote } from './canonical.ts';
-import { type Json, isJsonArray, type JsonObject } from './value.ts';
+import { type Json, type JsonObject, isJsonArray } from './value.ts';
+import { quote } from './text.ts';
 
 /** Characters written in one go. */
 const PART = 32_768;

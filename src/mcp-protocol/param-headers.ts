@@ -1,4 +1,4 @@
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson } from '../json/text.ts';
 import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
 import { decodeHeader, encodeHeader } from './mirror-headers.ts';
 

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson } from '../json/text.ts';
+import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
 import { sizeUpTo } from '../json/size.ts';
 import { parseStrictJson } from '../json/strict.ts';
-import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
 
 /** Levels of nesting that a definition may have. What is deeper cannot be pinned: hashing it could exhaust the stack. */
 export const MAX_TOOL_DEPTH = 100;

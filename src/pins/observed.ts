@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as others } from 'node:timers/promises';
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson } from '../json/text.ts';
 import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
 import type { LiveServer, ServerWords } from './compare.ts';
 import { isTooLong } from './digest.ts';

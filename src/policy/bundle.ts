@@ -1,7 +1,7 @@
 import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzipSync } from 'node:zlib';
 import { policyTextToWire, type PolicyText, versionOfShown } from './policy-texts.ts';
-import { readOwnJson } from '../json/read.ts';
+import { readOwnJson } from '../json/text.ts';
 import type { Json } from '../json/value.ts';
 
 /** Characters of one part: rows of a store, none of which holds it up for long. */

@@ -4,8 +4,8 @@ import { createReading, type FileReading, readText } from '../diagnostics/file-r
 import { findFiles, unplaced } from '../diagnostics/find-files.ts';
 import type { Finding } from '../diagnostics/finding.ts';
 import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
-import { canonicalJson } from '../json/canonical.ts';
-import { isJsonArray, isJsonObject, type Json } from '../json/value.ts';
+import { canonicalJson } from '../json/text.ts';
+import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
 
 export interface PolicyText {
   readonly file: string;

@@ -2,10 +2,10 @@ import { Document, isMap, isPair, isScalar, isSeq, parseDocument, Scalar, visit,
 import { InvalidFiles } from '../diagnostics/render.ts';
 import { readYamlSource } from '../diagnostics/yaml-source.ts';
 import type { Tool } from '../effects/model/tool.ts';
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson } from '../json/text.ts';
+import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
 import { writeSteps } from '../json/path-steps.ts';
 import { placeInSchema } from '../json/schema-walk.ts';
-import { type JsonObject, isJsonArray, isJsonObject, type Json } from '../json/value.ts';
 import { evaluatePolicies } from './evaluate.ts';
 import type { PolicyInput } from './input.ts';
 import { type CheckedFile, type CheckedFiles, compilePolicies, isPolicySet, type PolicyLoadOptions } from './load.ts';

@@ -1,7 +1,7 @@
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import { moneyText } from '../effects/model/money.ts';
 import { beginning } from '../effects/model/shortened.ts';
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson } from '../json/text.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import {
   type FactPath,

@@ -4,7 +4,7 @@ import { parseStrictJsonInSlices } from '../json/strict-in-slices.ts';
 import { type JsonLimits, LARGE_TEXT, parseStrictJson, type StrictJson } from '../json/strict.ts';
 import { BODY_TYPES, type BodyType, type HttpTool } from '../effects/model/tool.ts';
 import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/http/form.ts';
-import { mediaType } from '../upstreams/http/header-rules.ts';
+import { mediaType } from '../upstreams/http/request-template.ts';
 import { takesFiles } from '../upstreams/http/request-template.ts';
 import { problemOf } from './arrival.ts';
 import { codingFault } from './decode-body.ts';

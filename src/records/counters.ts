@@ -1,5 +1,5 @@
 import type { BudgetRow } from '../effects/model/effect.ts';
-import { quote } from '../json/canonical.ts';
+import { quote } from '../json/text.ts';
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';
 import { MAX_BUDGET_ROWS } from '../effects/steps/obligations.ts';

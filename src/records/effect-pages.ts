@@ -1,6 +1,6 @@
 import { type Decision, DECISIONS } from '../effects/model/decision.ts';
 import { decisionOf, type EffectRecord, type EffectState } from '../effects/model/effect.ts';
-import { quote } from '../json/canonical.ts';
+import { quote } from '../json/text.ts';
 import type { ExportItem, ExportRequest } from '../effects/model/export.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { PAGE_BYTES, type Page } from '../effects/model/page.ts';

@@ -11,7 +11,7 @@ import {
 import type { Place } from '../stores/port.ts';
 import { type Draft, type ReadHint, MOSTLY_ABSENT } from './draft.ts';
 import { type Kind, repository, textKind } from './kind.ts';
-import { readOwnJson } from '../json/read.ts';
+import { readOwnJson } from '../json/text.ts';
 
 /** The content of an effect's row: its record, or what is left of it. */
 export type StoredEffect =

@@ -4,7 +4,7 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import type { LedgerEvent } from '../effects/model/ledger.ts';
 import type { ExportContext, ExportItem, ExportPart, ExportRequest } from '../effects/model/export.ts';
 import { exportLine } from '../effects/wire/export.ts';
-import { readOwnJson } from '../json/read.ts';
+import { readOwnJson } from '../json/text.ts';
 import type { ReadProgram } from '../stores/open-rows.ts';
 import type { ListQuery, Row } from '../stores/port.ts';
 import { approvalRows } from './approval-rows.ts';

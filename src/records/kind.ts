@@ -1,6 +1,6 @@
 import type { Place, ReadRow } from '../stores/port.ts';
 import type { Draft, ReadHint } from './draft.ts';
-import { readOwnJson } from '../json/read.ts';
+import { readOwnJson } from '../json/text.ts';
 
 /**
  * A stored kind: how its records become rows, and the lists that they are in. A new kind needs one of these, and steps

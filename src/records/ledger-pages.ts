@@ -1,9 +1,8 @@
 import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { LedgerEvent, LedgerFilter } from '../effects/model/ledger.ts';
 import type { Page } from '../effects/model/page.ts';
-import type { Json, JsonObject } from '../json/value.ts';
-import { isJsonArray, isJsonObject } from '../json/value.ts';
-import { readOwnJson } from '../json/read.ts';
+import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
+import { readOwnJson } from '../json/text.ts';
 import type { LedgerEntry } from '../stores/port.ts';
 import { effectRows, type StoredEffect } from './effect-rows.ts';
 import { type Readable, rowsByName } from './lists.ts';

@@ -1,5 +1,4 @@
-import type { LedgerDraft } from '../effects/model/ledger.ts';
-import { INSTALLATION } from '../effects/model/ledger.ts';
+import { INSTALLATION, type LedgerDraft } from '../effects/model/ledger.ts';
 import type { RowStore } from '../stores/port.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, repository, textKind } from './kind.ts';

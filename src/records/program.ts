@@ -1,7 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { Ended, FleetProgram, OpenProgram, OpenRows, OperatorEvent, Program } from '../stores/open-rows.ts';
-import { quote, quoteOr } from '../json/canonical.ts';
-import { readOwnJson } from '../json/read.ts';
+import { quote, quoteOr, readOwnJson } from '../json/text.ts';
 import { loadSodium } from '../sodium/load.ts';
 import { jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
 import type { RequestOf, StepName } from '../effects/steps/table.ts';

@@ -1,13 +1,13 @@
 import type { SettleOutcome, SettleRequest } from '../effects/store.ts';
 import {
+  type StoredEvidence,
+  type StoredResult,
   evidenceOf,
   resultOf,
   storedEvidence,
-  type StoredEvidence,
   storedResult,
-  type StoredResult,
-} from './stored-answer.ts';
-import { readOwnJson } from '../json/read.ts';
+} from './effect-text.ts';
+import { readOwnJson } from '../json/text.ts';
 
 /** A settlement that waits for the store, as its file has it. */
 interface StoredSettlement extends Omit<SettleRequest, 'evidence' | 'outcome'> {

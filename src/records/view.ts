@@ -4,7 +4,7 @@ import type { ClaimRecord, ReservationRecord } from '../effects/model/claim.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { SeenEntity } from '../effects/model/entity.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
-import { quote } from '../json/canonical.ts';
+import { quote, readOwnJson } from '../json/text.ts';
 import type { Binding, BudgetCounter, Plan, RunningUse, StepView } from '../effects/steps/plan.ts';
 import type { SeenVersions } from '../effects/store.ts';
 import type { EventDraft } from '../stores/port.ts';
@@ -29,7 +29,6 @@ import {
   reservationRows,
   reservationsOfKey,
 } from './held-rows.ts';
-import { readOwnJson } from '../json/read.ts';
 
 /** How many effects of claims and pools a step looks at besides its own. */
 const AT_ONCE = 100;

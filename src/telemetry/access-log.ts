@@ -1,4 +1,4 @@
-import { quoteOr } from '../json/canonical.ts';
+import { quoteOr } from '../json/text.ts';
 import { redactSecrets } from './logger.ts';
 
 /** What the log says of one request through the proxy, or to an MCP server. Nothing of it is free text of the caller's. */

@@ -1,16 +1,16 @@
-import { followSteps, isJsonObject, type Json, type JsonObject, type Step, pointerTo } from '../json/value.ts';
+import { canonicalJson } from '../json/text.ts';
+import { type Json, type JsonObject, type Step, followSteps, isJsonObject, pointerTo } from '../json/value.ts';
 import { MAX_TARGET, type McpCall, pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { paramSteps, splitTemplate } from '../effects/model/param-template.ts';
 import { memberSchema, readTyped, type SchemaAt, typesOf } from '../json/schema-walk.ts';
 import { planOf, type RequestPlan, misfit, type Place, placeOf } from './http/request-template.ts';
 import { CLASHES, foldedName, formMisfit, MOST_SHOWN, overrideFault } from './http/form.ts';
 import { multipartMisfit, opaqueMisfit } from './http/multipart-body.ts';
-import { queryMisfit, restMisfit } from './http/query.ts';
+import { queryMisfit, restMisfit } from './http/url.ts';
 import { Ajv2020, type AnySchema, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
 import ajvFormats from 'ajv-formats';
 import { RE2JS } from 're2js';
 import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
-import { canonicalJson } from '../json/canonical.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { shortened } from '../effects/model/shortened.ts';
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect, Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import { ConnectionCap } from '../../src/api/connection-cap.ts';
+import { ConnectionCap } from '../../src/api/listeners.ts';
 
 test('at the cap a tunnel is not idle: the connection too many is closed, and the tunnel goes on', async () => {
   const server = createServer();

@@ -1,7 +1,7 @@
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { expect, it } from 'vitest';
-import { createDoorCheck } from '../../src/api/host-check.ts';
+import { createDoorCheck } from '../../src/api/listeners.ts';
 
 it('a name that is taken out of the configuration is not let in any more, also where it was before', () => {
   let settings = { publicUrl: 'https://gateway.example', allowedHosts: ['old.example'] };

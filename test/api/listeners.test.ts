@@ -5,9 +5,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { expect, test } from 'vitest';
-import { ConnectionCap } from '../../src/api/connection-cap.ts';
-import { createEntrances } from '../../src/api/host-check.ts';
-import { createListeners, listenerOf } from '../../src/api/listeners.ts';
+import { ConnectionCap, createEntrances, createListeners, listenerOf } from '../../src/api/listeners.ts';
 import { makeCa } from '../upstream/certificates.ts';
 
 const TLS = join(process.cwd(), 'test', 'system', 'tls');

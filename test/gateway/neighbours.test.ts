@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { watchNeighbours } from '../../src/gateway/start.ts';
-import type { LivePauseView } from '../../src/gateway/pause-view.ts';
+import type { LivePauseView } from '../../src/gateway/views.ts';
 import { createDirectory } from '../../src/identity/directory.ts';
 
 beforeEach(() => {

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { PauseScope } from '../../src/effects/model/pause.ts';
 import type { PauseSubject } from '../../src/effects/ports.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
-import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { createPauseView } from '../../src/gateway/views.ts';
 import { compilePattern } from '../../src/policy/glob.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';

@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import type { McpCall, Tool } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
-import { createPinAlarm, createPinView } from '../../src/gateway/pin-view.ts';
+import { createPinAlarm, createPinView } from '../../src/gateway/views.ts';
 import type { PinState } from '../../src/pins/observed.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';

@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 import { createExitStack } from '../../src/gateway/exit-stack.ts';
 import { openGround } from '../../src/gateway/ground.ts';
 import { readFiles } from '../../src/gateway/in-force.ts';
-import { OwnSettings } from '../../src/gateway/own-settings.ts';
+import { OwnSettings } from '../../src/gateway/in-force.ts';
 import { openSignals } from '../../src/gateway/signals.ts';
 import { openViews } from '../../src/gateway/views.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';

@@ -1,9 +1,9 @@
 import { createSecretKey } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { canonicalJson } from '../../src/json/canonical.ts';
-import { fingerprint, keyFor } from '../../src/effects/run/fingerprint.ts';
+import { canonicalJson } from '../../src/json/text.ts';
 import type { Json } from '../../src/json/value.ts';
+import { fingerprint, keyFor } from '../../src/effects/run/fingerprint.ts';
 
 describe('canonical JSON', () => {
   test('the example of RFC 8785', () => {

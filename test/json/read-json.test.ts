@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseObject, readJson } from '../../src/json/read.ts';
+import { parseObject, readJson } from '../../src/json/text.ts';
+import type { Json } from '../../src/json/value.ts';
 import { parseStrictJsonInSlices } from '../../src/json/strict-in-slices.ts';
 import { parseStrictJson } from '../../src/json/strict.ts';
-import type { Json } from '../../src/json/value.ts';
 
 const LIMITS = { depth: 64, values: 5_000 };
 

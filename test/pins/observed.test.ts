@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { canonicalJson } from '../../src/json/canonical.ts';
+import { canonicalJson } from '../../src/json/text.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { MAX_TOOL, toolDigest } from '../../src/pins/digest.ts';
 import { readTools, ObservedServer, shaOf } from '../../src/pins/observed.ts';

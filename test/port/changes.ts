@@ -1,5 +1,14 @@
-import type { Answer, Change, EventDraft, Found, ListQuery, Put, RowStore, SumChange } from '../../src/stores/port.ts';
-import { ABSENT } from '../../src/stores/port.ts';
+import {
+  ABSENT,
+  type Answer,
+  type Change,
+  type EventDraft,
+  type Found,
+  type ListQuery,
+  type Put,
+  type RowStore,
+  type SumChange,
+} from '../../src/stores/port.ts';
 
 /** What a test needs of an opener of stores. One store serves many tests: each has a workspace of its own. */
 export interface PortFixture {

@@ -1,15 +1,18 @@
-import type {
-  Answer,
-  Change,
-  Counter,
-  Found,
-  LedgerEntry,
-  Listed,
-  ListQuery,
-  Row,
-  Seen,
+import {
+  ABSENT,
+  type Answer,
+  type Change,
+  type Counter,
+  type Found,
+  type LedgerEntry,
+  type ListQuery,
+  type Listed,
+  type Row,
+  type Seen,
+  type SumChange,
+  type SumName,
+  type Want,
 } from '../../src/stores/port.ts';
-import { ABSENT, type SumChange, type SumName, type Want } from '../../src/stores/port.ts';
 
 const SLOTS = 1_000;
 

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { EntityLink } from '../../src/effects/model/entity.ts';
-import { textOfEntity } from '../../src/effects/model/entity.ts';
+import { type EntityLink, textOfEntity } from '../../src/effects/model/entity.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 

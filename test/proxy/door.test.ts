@@ -9,7 +9,7 @@ import type { ProxiedUpstream } from '../../src/proxy/ports.ts';
 import { createIdentities, readQuery } from '../../src/proxy/arrival.ts';
 import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
 import type { Identified } from '../../src/identity/identified.ts';
-import { isUsualSpelling, matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
+import { isUsualSpelling, matchPattern, readPath, readPattern } from '../../src/upstreams/http/url.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 import type { HeaderSettings } from '../../src/effects/upstream.ts';

@@ -3,7 +3,7 @@ import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ConnectionCap } from '../../src/api/connection-cap.ts';
+import { ConnectionCap } from '../../src/api/listeners.ts';
 import { Front } from '../../src/api/front.ts';
 import { type ProxiedWorld, rawExchange, startProxiedWorld } from './gateway.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { canonicalJson } from '../../src/json/canonical.ts';
+import { canonicalJson } from '../../src/json/text.ts';
 
 /** RFC 8785, appendix B: the bits of a double, and its text. Receipts and their commitments rest on these. */
 const NUMBERS: readonly (readonly [string, string])[] = [

@@ -8,7 +8,7 @@ import { commit } from '../../src/effects/model/commit.ts';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { SettledBy } from '../../src/effects/model/effect.ts';
-import { canonicalJson } from '../../src/json/canonical.ts';
+import { canonicalJson } from '../../src/json/text.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { openSigner, receiptPayload, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CompactSign } from 'jose';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { canonicalJson } from '../../src/json/canonical.ts';
+import { canonicalJson } from '../../src/json/text.ts';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 import type { ReceiptSigner } from '../../src/receipts/sign.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';

@@ -19,15 +19,15 @@ import {
   CLAIMANT,
   CLAIMS_AT_MOST,
   MAX_FREEZE_MS,
-  outcomeOf,
   POOL,
-  requestFor,
-  settlement,
   START,
   TARGET,
   TIMES,
+  type View,
+  outcomeOf,
+  requestFor,
+  settlement,
 } from './rows-calls.ts';
-import type { View } from './rows-calls.ts';
 import {
   answeredTruly,
   brokenAtTheEnd,

@@ -1,8 +1,8 @@
 import { rmSync } from 'node:fs';
 import { afterEach, expect, it, vi } from 'vitest';
 import { beginningOf, countFrom, createStoreClock } from '../../src/stores/embedded/clock.ts';
-import { createStoreTime } from '../../src/stores/redis/store-time.ts';
 import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
+import { createStoreTime } from '../../src/stores/redis/store-time.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 
 /** What the machine says, ms. While it sleeps, the process's own count stands still, and its uptime goes on. */

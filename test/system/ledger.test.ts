@@ -1,6 +1,11 @@
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { INSTALLATION, LEDGER_GROUPS, LEDGER_KINDS, type LedgerDraft } from '../../src/effects/model/ledger.ts';
-import type { LedgerKind } from '../../src/effects/model/ledger.ts';
+import {
+  INSTALLATION,
+  LEDGER_GROUPS,
+  LEDGER_KINDS,
+  type LedgerDraft,
+  type LedgerKind,
+} from '../../src/effects/model/ledger.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { svc } from '../cli/run.ts';
 import { RETENTION } from '../contract/fixture.ts';

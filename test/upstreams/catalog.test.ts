@@ -4,7 +4,7 @@ import type { Tool } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { MOST_FAULTS } from '../../src/diagnostics/stop-at.ts';
 import { createCatalog, pinnedAt } from '../../src/upstreams/catalog.ts';
-import { readPath } from '../../src/upstreams/http/path.ts';
+import { readPath } from '../../src/upstreams/http/url.ts';
 import { planOf, renderRequest } from '../../src/upstreams/http/request-template.ts';
 import { makeTool } from './tool.ts';
 import { shortest } from '../shortest.ts';

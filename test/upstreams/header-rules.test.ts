@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import {
-  headerRules,
   type HeaderTarget,
+  headerRules,
   mediaType,
   sortHeaders,
   takenHeaders,
-} from '../../src/upstreams/http/header-rules.ts';
+} from '../../src/upstreams/http/request-template.ts';
 import { makeTool } from './tool.ts';
 import type { HeaderSettings } from '../../src/effects/upstream.ts';
 

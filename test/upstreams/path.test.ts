@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isReadAlike, isUsualSpelling, matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
+import { isReadAlike, isUsualSpelling, matchPattern, readPath, readPattern } from '../../src/upstreams/http/url.ts';
 
 describe('a path that servers may read in different ways is refused, with what it has', () => {
   const character = 'the path has a character that a path may not have; percent-encode it';

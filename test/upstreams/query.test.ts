@@ -6,7 +6,7 @@ import type { RequestTemplate } from '../../src/effects/model/tool.ts';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 import { readQuery } from '../../src/proxy/arrival.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
-import { collectQuery, writeQuery } from '../../src/upstreams/http/query.ts';
+import { collectQuery, writeQuery } from '../../src/upstreams/http/url.ts';
 import { planOf, renderRequest } from '../../src/upstreams/http/request-template.ts';
 import '../property-seed.ts';
 import { makeTool } from './tool.ts';

@@ -1,5 +1,5 @@
-import { parseJson } from '../../../src/json/read.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../../src/json/value.ts';
+import { parseJson } from '../../../src/json/text.ts';
 import { encodeHeader, namedIn } from '../../../src/mcp-protocol/mirror-headers.ts';
 import {
   type ParamHeader,

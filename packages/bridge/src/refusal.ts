@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { parseObject } from '../../../src/json/read.ts';
+import { parseObject } from '../../../src/json/text.ts';
 import type { JsonObject } from '../../../src/json/value.ts';
 import { headerText } from '../../../src/cli/mcp/http.ts';
 import { earlierOf, isError } from './message.ts';

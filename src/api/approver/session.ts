@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { APPROVER_COOKIE } from '../../effects/run/header-names.ts';
-import { parseObject } from '../../json/read.ts';
+import { parseObject } from '../../json/text.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { Principal } from '../../effects/model/principal.ts';
 import type { Authenticated } from '../ports.ts';

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { createParser } from 'eventsource-parser';
-import { parseJson } from '../../json/read.ts';
 import { isJsonObject } from '../../json/value.ts';
+import { parseJson } from '../../json/text.ts';
 import type { Allowance } from './bounds.ts';
 import type { Text } from './http.ts';
 

@@ -1,5 +1,5 @@
-import { readJson } from '../../json/read.ts';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { readJson } from '../../json/text.ts';
 
 /*
  * What an upstream answers, by its kind. Here alone the core says what kinds there are. Elsewhere it hands answers on,

@@ -1,4 +1,4 @@
-import { quote } from '../../json/canonical.ts';
+import { quote } from '../../json/text.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Approvers, type Obligation, windowId } from './verdict.ts';
 import { shortened } from './shortened.ts';

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { canonicalJson } from '../../json/canonical.ts';
+import { canonicalJson } from '../../json/text.ts';
 import type { Json } from '../../json/value.ts';
 
 /**

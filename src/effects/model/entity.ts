@@ -1,7 +1,6 @@
-import { canonicalJson } from '../../json/canonical.ts';
-import { type JsonObject } from '../../json/value.ts';
+import { canonicalJson, readOwnJson } from '../../json/text.ts';
+import type { JsonObject } from '../../json/value.ts';
 import type { LedgerActor } from './ledger.ts';
-import { readOwnJson } from '../../json/read.ts';
 
 /** Names one entity of the company brain within a workspace. */
 export interface EntityRef {

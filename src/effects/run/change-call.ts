@@ -6,7 +6,7 @@ import type { ApprovalRequirement, Permit } from '../model/verdict.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
 import type { AdmitRequest } from '../store.ts';
 import type { ApprovalChange } from '../approval-store.ts';
-import { canonicalJson } from '../../json/canonical.ts';
+import { canonicalJson } from '../../json/text.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { Call } from './call.ts';
 import { evaluateKnown } from './evaluate.ts';

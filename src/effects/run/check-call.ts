@@ -1,9 +1,9 @@
 import type { Call, Proposal } from './call.ts';
 import { fingerprint, type FingerprintedAction, hasAny, keyFor } from './fingerprint.ts';
 import { INSTALLATION } from '../model/ledger.ts';
-import { canonicalJson } from '../../json/canonical.ts';
+import { canonicalJson } from '../../json/text.ts';
+import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
 import type { EffectActor, Stage } from '../model/effect.ts';
-import { isJsonArray, isJsonObject, type Json } from '../../json/value.ts';
 import type { Authorized, EffectPorts, SealedParams } from '../ports.ts';
 import { keyFactsOf, type Principal } from '../model/principal.ts';
 import { type Problem, problem, type RequestFault, type RunRequest } from '../model/run-request.ts';

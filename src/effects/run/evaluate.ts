@@ -7,7 +7,7 @@ import { UNREAD_ENTITY } from '../model/entity.ts';
 import { type AdmitRequest, StoreUnavailable } from '../store.ts';
 import type { Obligation, Permit, Verdict, VerdictTrace, Exceeded } from '../model/verdict.ts';
 import type { KeyObject } from 'node:crypto';
-import { canonicalJson } from '../../json/canonical.ts';
+import { canonicalJson } from '../../json/text.ts';
 import { actorOf, type DeniedCall, NewProposal } from './check-call.ts';
 import { hmacSha256 } from './fingerprint.ts';
 import type { Json } from '../../json/value.ts';

@@ -11,14 +11,14 @@ import {
   unknownReason,
 } from './to-outcome.ts';
 import { checkState } from './check-state.ts';
-import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
+import { MAX_EVALUATIONS, evaluateKnown } from './evaluate.ts';
+import type { RunningAttempt } from './running.ts';
 import { waitForPlace, wouldDispatch } from './place.ts';
 import type { Mismatch } from '../model/action-call.ts';
 import type { Reason } from '../model/decision.ts';
 import { BUSY, type EffectRecord, type Evidence, type Lease, type SignedReceipt, type Stage } from '../model/effect.ts';
 import type { RunOutcome } from '../model/outcome.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
-import type { RunningAttempt } from './running.ts';
 import type { Call } from './call.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import {

@@ -1,5 +1,5 @@
 import { hash, type KeyObject } from 'node:crypto';
-import { canonicalJson } from '../../json/canonical.ts';
+import { canonicalJson } from '../../json/text.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { GivenKey } from '../model/run-request.ts';
 import { DERIVED } from '../steps/generations.ts';

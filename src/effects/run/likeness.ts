@@ -2,7 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import { mostAlike } from '../model/allowance.ts';
 import { boundsFault, type Editable } from '../model/editable.ts';
 import type { ApprovalRequirement, Obligation, Permit } from '../model/verdict.ts';
-import { canonicalJson } from '../../json/canonical.ts';
+import { canonicalJson } from '../../json/text.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { Call } from './call.ts';
 import { hmacSha256 } from './fingerprint.ts';

@@ -7,7 +7,7 @@ import { filesKept } from '../model/files.ts';
 import type { Agent } from '../model/principal.ts';
 import type { Tool } from '../model/tool.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
-import { canonicalJson } from '../../json/canonical.ts';
+import { canonicalJson } from '../../json/text.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { Call } from './call.ts';
 import { fingerprint } from './fingerprint.ts';

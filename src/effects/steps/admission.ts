@@ -1,5 +1,4 @@
-import type { ApprovalRecord } from '../model/approval.ts';
-import { isQuorate, rejectionReason } from '../model/approval.ts';
+import { type ApprovalRecord, isQuorate, rejectionReason } from '../model/approval.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord, Tombstone } from '../model/effect.ts';
 import { EXPIRED_GRANTED, isExhausted } from './lifecycle.ts';

@@ -1,7 +1,13 @@
 import type { AskedOf, AnswerOf } from '../store.ts';
 import type { JsonObject } from '../../json/value.ts';
-import type { ApprovalRecord, Vote } from '../model/approval.ts';
-import { endedApproval, escalatesAt, escalating, isQuorate } from '../model/approval.ts';
+import {
+  type ApprovalRecord,
+  type Vote,
+  endedApproval,
+  escalatesAt,
+  escalating,
+  isQuorate,
+} from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import { commit } from '../model/commit.ts';
 import type { EffectRecord } from '../model/effect.ts';

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { LedgerActor } from '../../effects/model/ledger.ts';
 import type { Answered, Passkey } from '../../effects/model/passkey.ts';
 import type { EffectStore } from '../../effects/store.ts';
-import { parseObject } from '../../json/read.ts';
+import { parseObject } from '../../json/text.ts';
 import { type Assertion, type NewCredential, transportsOf } from './credentials.ts';
 import type { RelyingParty } from './relying-party.ts';
 import type { PasskeyVerifier } from './verifier.ts';

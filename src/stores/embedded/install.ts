@@ -1,7 +1,7 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { parseObject } from '../../json/read.ts';
-import { isJsonObject, type Json } from '../../json/value.ts';
+import { type Json, isJsonObject } from '../../json/value.ts';
+import { parseObject } from '../../json/text.ts';
 import type { TimeSeen } from './clock.ts';
 import { syncPath } from '../private-folder.ts';
 

@@ -3,7 +3,7 @@ import { open, readdir, readFile, stat, unlink, type FileHandle } from 'node:fs/
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { crc32 } from 'node:zlib';
-import { parseObject } from '../../json/read.ts';
+import { parseObject } from '../../json/text.ts';
 import { makePrivateFolder, replaceFile, syncFolderAside } from '../private-folder.ts';
 
 /** A step that the store acknowledged to this gateway, with all that is needed to make it again. */

@@ -1,5 +1,4 @@
-import type { ReadRow, Row } from '../../port.ts';
-import { ABSENT } from '../../port.ts';
+import { ABSENT, type ReadRow, type Row } from '../../port.ts';
 import { bulk, type SqlDatabase, type SqlRow } from '../driver.ts';
 import { columnText, integer, ownText, plainText, text } from './columns.ts';
 

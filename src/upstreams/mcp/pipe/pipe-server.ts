@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Dispatcher } from 'undici';
-import { parseObject } from '../../../json/read.ts';
+import { parseObject } from '../../../json/text.ts';
 import type { Json } from '../../../json/value.ts';
 import { HANDSHAKE_VERSIONS, statelessVersion } from '../../../mcp-protocol/revisions.ts';
 import { INSPECTOR } from '../inspect-server.ts';

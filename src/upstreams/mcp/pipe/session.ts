@@ -1,6 +1,6 @@
-import { parseObject } from '../../../json/read.ts';
-import { LARGE_TEXT } from '../../../json/strict.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../../json/value.ts';
+import { parseObject } from '../../../json/text.ts';
+import { LARGE_TEXT } from '../../../json/strict.ts';
 import type { Exchange } from './exchange.ts';
 import { readStrictly } from '../whole-answer.ts';
 import type { Pipe, PipeEvents, PipeHeaders, Sending } from './pipe.ts';

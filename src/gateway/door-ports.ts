@@ -1,10 +1,10 @@
-import { createDoorCheck, createEntrances } from '../api/host-check.ts';
+import { createDoorCheck, createEntrances } from '../api/listeners.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
-import { renderProblem } from '../api/problem.ts';
+import { plainProblem, renderProblem } from '../api/problem.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { newId } from '../effects/run/ids.ts';
-import { problem, type RunRequest } from '../effects/model/run-request.ts';
+import { type RunRequest, problem } from '../effects/model/run-request.ts';
 import type { Authenticator } from '../identity/authenticate.ts';
 import { parseKey } from '../identity/key-format.ts';
 import { createReadJudge } from '../proxy/judge-read.ts';
@@ -14,7 +14,18 @@ import { receiptView } from '../receipts/view.ts';
 import type { Spool } from '../upstreams/http/spool.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
 import type { Held, InForce } from './in-force.ts';
-import type { LivePauseView } from './pause-view.ts';
+import type { LivePauseView, PinView } from './views.ts';
+import type { EntityFacts } from '../brain/facts.ts';
+import type { Lists } from '../api/lists.ts';
+import { problemOf } from '../api/server.ts';
+import { previewEffect } from '../effects/run/preview-effect.ts';
+import type { Directory } from '../identity/directory.ts';
+import type { ControlPorts, Installation } from '../mcp/control/ports.ts';
+import type { ReceiptSigner } from '../receipts/sign.ts';
+import type { FastifyBaseLogger } from 'fastify';
+import type { SecondOpinion } from '../policy/second-opinion.ts';
+import { policyInputs } from './core-ports.ts';
+import type { ApiSettings } from '../api/ports.ts';
 
 /** Connects the rooms to what the data plane needs. */
 export function proxyPorts(parts: {
@@ -32,9 +43,7 @@ export function proxyPorts(parts: {
   readonly shadowed: (rules: readonly string[]) => void;
   readonly observed: (would: string) => void;
   readonly access: ProxyPorts['access'];
-  readonly settings: () => OwnSettings & {
-    readonly allowedHosts: readonly string[];
-  };
+  readonly settings: () => ApiSettings;
 }): ProxyPorts {
   const { core, held, pauses, upstreams } = parts;
   const entranceOf = createEntrances(() => held.inForce.configuration.routes);
@@ -88,12 +97,11 @@ export function proxyPorts(parts: {
   };
 }
 
-type OwnSettings = Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'jsonLimits'>;
 type Limits = InForce['configuration']['limits'];
 
 /** Makes the settings anew only when what they are made of has changed. */
-function currentSettings(ownSettings: () => OwnSettings, held: Held): () => ProxySettings {
-  let known: { readonly own: OwnSettings; readonly limits: Limits; readonly settings: ProxySettings } | null = null;
+function currentSettings(ownSettings: () => ApiSettings, held: Held): () => ProxySettings {
+  let known: { readonly own: ApiSettings; readonly limits: Limits; readonly settings: ProxySettings } | null = null;
   // That of the start, as at the other doors.
   const { bodyBytes } = held.inForce.configuration.limits;
   return () => {
@@ -105,7 +113,7 @@ function currentSettings(ownSettings: () => OwnSettings, held: Held): () => Prox
   };
 }
 
-function settingsOf({ publicUrl, queryKey, jsonLimits }: OwnSettings, limits: Limits): ProxySettings {
+function settingsOf({ publicUrl, queryKey, jsonLimits }: ApiSettings, limits: Limits): ProxySettings {
   const { bodyBytes, uploadBytes, uploadFileBytes, spoolBytes } = limits;
   const uploads = { file: uploadFileBytes, request: uploadBytes, all: spoolBytes, fields: bodyBytes };
   return { publicUrl, queryKey, jsonLimits, bodyLimit: bodyBytes, uploads };
@@ -146,4 +154,77 @@ export function identify(
 
 function unavailable(): Identified {
   return problem('store_unavailable', 'The store cannot be reached, so nothing was sent.', 1000);
+}
+
+const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
+
+export function mcpControlPorts(
+  parts: Pick<ControlPorts, 'brain' | 'openParams' | 'probe' | 'settings'> & {
+    readonly core: EffectPorts;
+    readonly held: Held;
+    readonly directory: Directory;
+    readonly lists: Lists;
+    readonly authenticate: Authenticator['authenticate'];
+    readonly limiter: InvalidKeyLimiter;
+    readonly pauses: LivePauseView;
+    readonly pins: PinView;
+    readonly entities: Pick<EntityFacts, 'view'>;
+    readonly signer: ReceiptSigner;
+    readonly opinion: Pick<SecondOpinion, 'offer'>;
+    readonly health: {
+      readonly impediments: () => Installation['impediments'];
+      readonly notes: () => Installation['notes'];
+    };
+    readonly logger: FastifyBaseLogger;
+  },
+): ControlPorts {
+  const { core, held, directory, lists, logger, health, settings } = parts;
+  return {
+    store: core.store,
+    identify: (key, address) => identify(parts, key, address),
+    problemOf: (error, request) => {
+      const problem =
+        error instanceof Error
+          ? problemOf(error)
+          : plainProblem('internal', 'Something went wrong inside the gateway.');
+      if (problem.code === 'internal')
+        logger.error({ err: error, request_id: request.id }, 'a request failed inside the gateway');
+      return problem;
+    },
+    renderProblem: (problem, { id, keyed }) =>
+      renderProblem(problem, {}, { publicUrl: settings().publicUrl, requestId: id, run: keyed, changes: false }),
+    probe: parts.probe,
+    preview: (request, isOfCalls) => previewEffect(core, request, isOfCalls),
+    policyInput: policyInputs(held, directory, parts.entities, parts.pins),
+    secondOpinion: (policies, input) => parts.opinion.offer('simulation', policies, input),
+    directory,
+    catalog: () => held.inForce.catalog,
+    brain: parts.brain,
+    pins: parts.pins,
+    policies: () => ({ set: held.inForce.policies, mode: held.inForce.configuration.policies.mode }),
+    openParams: parts.openParams,
+    receipts: { view: receiptView, jwks: () => parts.signer.jwks() },
+    running: core.running,
+    inLine: (keyId, make) => lists.make({ principal: { keyId } }, make),
+    installation: () => {
+      const { server, auth, secrets } = held.inForce.configuration;
+      return {
+        entrance:
+          server.tls !== null
+            ? 'tls'
+            : server.publicUrl?.startsWith('https://') === true
+              ? 'tls_before'
+              : LOOPBACK.test(server.host)
+                ? 'loopback'
+                : 'plain',
+        queryKey: auth.queryKey,
+        previousSecrets: secrets.previous.length,
+        impediments: health.impediments(),
+        notes: health.notes(),
+      };
+    },
+    settings,
+    called: (request, { keyId, tool, outcome, code }) =>
+      logger.info({ request_id: request.id, key_id: keyId, tool, outcome, code }, 'mcp tool'),
+  };
 }
