@@ -22,7 +22,7 @@ import type {
 } from './rule-plan.ts';
 import { timeIn } from './schedules.ts';
 import { buildTemplate } from './template.ts';
-import { calendarWindow, rollingWindow } from './windows.ts';
+import { calendarWindow } from './windows.ts';
 
 /** What all rules need when they are built. */
 export interface RuleParts {
@@ -66,10 +66,10 @@ function split(test: Test): Pick<CompiledRule, 'perTool' | 'perCall'> {
   };
 }
 
-export function buildBudget({ window, by, limit, ...same }: BudgetPlan): CompiledBudget {
-  const windowAt = window.kind === 'rolling' ? rollingWindow(window.ms) : calendarWindow(window.per, window.zone);
+export function buildBudget({ window: plan, by, limit, ...same }: BudgetPlan): CompiledBudget {
+  const window = plan.kind === 'rolling' ? plan : calendarWindow(plan.per, plan.zone);
   const fixedLimit = limit.kind === 'fixed' ? limit.count : null;
-  return { ...same, by: bucketing(by), limit: countOf(limit), fixedLimit, windowAt };
+  return { ...same, by: bucketing(by), limit: countOf(limit), fixedLimit, window };
 }
 
 function bucketing({ facts, sharing }: BucketingPlan): Bucketing {

@@ -1,6 +1,6 @@
 import type { Position } from '../diagnostics/finding.ts';
 import type { Json } from '../json/value.ts';
-import type { ApprovalRequirement, MatchedRule } from '../effects/model/verdict.ts';
+import type { ApprovalRequirement, BudgetWindow, MatchedRule } from '../effects/model/verdict.ts';
 import type { Test } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { ReadFact } from './fact-path.ts';
@@ -54,7 +54,8 @@ export interface CompiledBudget {
   readonly id: string;
   readonly unit: string;
   readonly by: Bucketing;
-  readonly windowAt: WindowAt;
+  /** A window of the calendar is another one at another time. */
+  readonly window: BudgetWindow | WindowAt;
   /** Percent of use at which the level becomes `low`; `null` means the default. */
   readonly warnAt: number | null;
   readonly limit: CountOf;

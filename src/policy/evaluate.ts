@@ -344,7 +344,7 @@ function make(
         unit: budget.unit,
         bucket,
         sharing: input.agent.isSelfMade === true ? 'shared' : budget.by.sharing,
-        window: budget.windowAt(input.now),
+        window: typeof budget.window === 'function' ? budget.window(input.now) : budget.window,
         limit,
         ...heldAmount(source.amount(input), source.amountFrom),
         ...(budget.warnAt === null ? null : { warnAt: budget.warnAt }),

@@ -39,11 +39,6 @@ export function isTimeZone(zone: string): boolean {
   }
 }
 
-export function rollingWindow(ms: number): WindowAt {
-  const window: BudgetWindow = { kind: 'rolling', ms };
-  return () => window;
-}
-
 /**
  * The calendar windows of a zone. Windows follow each other without gaps, and days have 23 or 25 hours where clocks
  * change. Weeks begin on Monday. If a day has no midnight, it begins with its first instant.

@@ -46,6 +46,7 @@ export function createArchive(
   elapsed: () => number = () => performance.now(),
 ) {
   const segments = new Map<string, Promise<Segment>>();
+  /** Why the store must not be used, by workspace. */
   const problems = new Map<string, NonNullable<StoreHealth['problem']>>();
   /** What keeps records from leaving, by workspace. */
   const failures = new Map<string, string>();
@@ -247,7 +248,7 @@ export function createArchive(
             },
           } satisfies RowStore),
     /** What keeps the store from being used; `null`: nothing. */
-    problem: (): StoreHealth['problem'] => [...problems.values()][0] ?? null,
+    problems,
     /** What happened last; `null`: nothing is archived. */
     state: (): SweepReport['archive'] => (kept === null ? null : { failure: [...failures.values()][0] ?? null, last }),
   };

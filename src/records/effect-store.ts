@@ -265,8 +265,9 @@ export function createEffectStore(
     now: store.now,
     health() {
       const health = store.health();
-      const problem = health.problem ?? archive.problem();
-      return problem === health.problem ? health : { ...health, ready: false, problem };
+      if (health.problem !== null || archive.problems.size === 0) return health;
+      const [problem = null] = archive.problems.values();
+      return { ...health, ready: false, problem };
     },
     commits() {
       const here = runner.commits();
