@@ -855,6 +855,17 @@ rules: [ { id: q, effect: require_approval, when: { params.amount: { lte: $cap }
     expect(digests[0]).not.toBe(digests[1]);
   });
 
+  test('the digest of a rule that asks covers from when until when it asks', () => {
+    const digests = ['', ', from: 2026-01-01', ', until: 2036-01-01', ', from: 2026-01-01, until: 2036-01-01'].map(
+      (time) => {
+        const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] } }';
+        const verdict = judge(rules(`{ id: q, ${asks}${time} }`));
+        return verdict.kind === 'permit' ? verdict.approvals[0]?.ruleDigest : null;
+      },
+    );
+    expect(new Set(digests).size).toBe(4);
+  });
+
   test('approval: approvers, quorum, expires, summary, hold; constrain asks too', () => {
     const set = rules(
       '{ id: q, effect: require_approval, approval: { approvers: { roles: [finance-lead], users: [ada] }, quorum: 2, expires: 4h, summary: "Refund ${params.amount} of ${params.id}", hold: all } }',
