@@ -672,6 +672,14 @@ rules:
       expect(outcome(judgeParams(set, { strict: false, ...(id === undefined ? {} : { id }) }))).toBe('denied_policy');
   });
 
+  test('claims on two targets are two', () => {
+    const set = rules(
+      '{ id: a, effect: allow, obligations: [ { claim: { on: desk } } ] }',
+      '{ id: c, effect: constrain, obligations: [ { claim: { on: till } } ] }',
+    );
+    expect(granted(judge(set))).toMatchObject([{ target: 'till' }, { target: 'desk' }]);
+  });
+
   test('reserve: pool, units, capacity of the configuration', () => {
     const set = rules(
       '{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-desk, units: 2 } }, { reserve: { pool: "desk-${params.region}" } } ] }',

@@ -514,6 +514,7 @@ describe('warnings', () => {
       '{ id: a, effect: allow, unless: { params.a: { every: { not: { item: { regex_find: x } } } } } }',
       'found_anywhere',
     ],
+    ['{ id: a, effect: allow, when: { any: [ { params.a: { regex_find: x } }, { params.b: 1 } ] } }', 'found_anywhere'],
     ['{ id: a, effect: deny, when: { agent.roles: admin } }', "never_known: 'agent.roles' is a list, of which 'eq'"],
     ['{ id: a, effect: deny, when: { tool.tags: { in: [money] } } }', 'never_known write { contains: … }'],
     ['{ id: a, effect: deny, when: { agent.team: { contains: x } } }', "never_known: 'agent.team' is a text, of which"],
@@ -596,6 +597,23 @@ describe('warnings', () => {
     expect(warnings('{ id: a, effect: allow, when: { params.amuont: 1 } }')).toEqual([
       "payments.refund and 3 other tools have no param 'amuont': the rule cannot apply there; did you mean 'amount'?",
     ]);
+    expect(warnings('{ id: a, effect: allow, match: { tools: [mail.send] }, when: { params.amuont: 1 } }')).toEqual([
+      "mail.send has no param 'amuont': the rule cannot apply there; did you mean 'amount'?",
+    ]);
+    expect(warnings('{ id: a, effect: allow, when: { params.lines: { some: { item: x } } } }')).toHaveLength(1);
+    expect(warnings('{ id: a, effect: deny, when: { params.amuont: 1 } }')).toEqual([
+      "payments.refund and 3 other tools have no param 'amuont': the rule applies to every call there; did you mean 'amount'?",
+    ]);
+    // It does not apply there, and it says that it fails open.
+    expect(warnings('{ id: a, effect: deny, when: { params.amuont: 1 }, on_unknown: skip }')).toEqual([
+      expect.stringContaining('it fails open'),
+    ]);
+    const second = `${HEAD}rules:\n  - { id: z, effect: allow }\n  - { id: a, effect: allow, when: { params.amuont: 1 } }\n`;
+    expect(compileAll([second], tools).warnings).toMatchObject([{ at: { line: 6, column: 11 } }]);
+    const open = tools.map((tool, at) => (at === 0 ? tool : { ...tool, paramsSchema: { type: 'object' } }));
+    expect(
+      compileAll([`${HEAD}rules:\n  - { id: a, effect: allow, when: { params.x: 1 } }\n`], open).warnings,
+    ).toMatchObject([{ message: "payments.refund has no param 'x': the rule cannot apply there" }]);
     expect(
       warnings('{ id: a, effect: deny, unless: { params.tenant: { eq: { fact: agent.attributes.tenant } } } }')[0],
     ).toContain('has_params: [tenant]');
@@ -654,6 +672,12 @@ describe('couldPermit', () => {
         set.couldPermit(name),
       ),
     ).toEqual([true, false, true, false, false]);
+    const others = compileText(`${HEAD}rules:
+  - { id: q, effect: require_approval, match: { tools: [payments.create] }, approval: { approvers: { roles: [oncall] } } }
+  - { id: a, effect: allow, match: { tools: [mail.send] } }
+  - { id: p, effect: pause, match: { tools: [mail.send] } }
+`);
+    expect(['payments.create', 'mail.send'].map((name) => others.couldPermit(name))).toEqual([true, false]);
   });
 });
 
