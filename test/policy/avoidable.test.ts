@@ -58,6 +58,46 @@ test.each([
     'leaving params.amount out',
   ],
   [
+    'under a rule that denies only of other tools',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, match: { tools: [mail.send] }, unless: { params.amount: { type: number } } }',
+    'leaving params.amount out',
+  ],
+  [
+    'under a rule that denies only what can be judged',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, on_unknown: skip, when: { params.amount: { gt: 500 } } }',
+    'leaving params.amount out',
+  ],
+  [
+    'where a param is asked for whose name begins alike',
+    '{ id: b, effect: allow, when: { params.amount_note: late } }',
+    'leaving params.amount out',
+  ],
+  [
+    'by leaving it out, where one of several conditions is that',
+    '{ id: b, effect: allow, when: { any: [ { params.amount: { lte: 5 } }, { params.amount: { exists: false } } ] } }',
+    'leaving params.amount out',
+  ],
+  [
+    'by leaving it out, where it must not be there',
+    '{ id: b, effect: allow, unless: { params.amount: { exists: true } } }',
+    'leaving params.amount out',
+  ],
+  [
+    'by leaving it out, where it must be no number',
+    '{ id: b, effect: allow, unless: { params.amount: { type: number } } }',
+    'leaving params.amount out',
+  ],
+  [
+    'by leaving it out, where absence is not what is excepted',
+    '{ id: b, effect: allow, unless: { params.amount: { gt: 5, if_absent: false } } }',
+    'leaving params.amount out',
+  ],
+  [
+    'by another type, where it must not be absent',
+    '{ id: b, effect: allow, unless: { params.amount: { exists: false } } }',
+    'sending params.amount as another type than number',
+  ],
+  [
     'once a rule that denies is over',
     '{ id: b, effect: allow }\n  - { id: d, effect: deny, until: 2026-06-01, unless: { params.amount: { type: number } } }',
     'leaving params.amount out',
@@ -84,6 +124,23 @@ test.each([
     'one beside a rule that refuses what cannot be judged',
     '{ id: b, effect: allow }\n  - { id: d, effect: deny, unless: { params.amount: { type: number } } }',
   ],
+  [
+    'one beside a rule that pauses what cannot be judged',
+    '{ id: b, effect: allow }\n  - { id: d, effect: pause, unless: { params.amount: { type: number } } }',
+  ],
+  [
+    'one beside a rule that refuses too much, and so what is unknown',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, when: { params.amount: { gt: 500 } } }',
+  ],
+  [
+    'one beside a rule that refuses what cannot be judged, or else something',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, when: { any: [ { not: { params.amount: { type: number } } }, { agent.team: sales } ] } }',
+  ],
+  [
+    'one beside a rule that refuses what cannot be judged, of tools by their names',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, match: { tools: ["*.*"] }, unless: { params.amount: { type: number } } }',
+  ],
+  ['one that wants a whole number', '{ id: b, effect: allow, when: { params.amount: { type: integer } } }'],
   [
     'one beside a rule that asks the same of all',
     '{ id: b, effect: allow }\n  - { id: c, effect: constrain, obligations: [ { budget: { use: day, amount: params.amount } } ] }',
@@ -120,13 +177,35 @@ test('rules for different agents, or of different times, do not meet', () => {
   ).toEqual([]);
 });
 
-test("a bound that a fact chooses is a number too; a text that tells calls apart is the caller's choice", () => {
+test('rules for some of the same agents meet, and one that refuses others, or only a part of them, covers neither', () => {
+  const of = (teams: string, rule: string) =>
+    rule.replace('effect: allow', `effect: allow, match: { agents: { team: [${teams}] } }`);
+  const wide = of('sales', '{ id: b, effect: allow }');
+  const asks = of('support, sales', ASKS);
+  expect(faults(asks, wide)).toHaveLength(1);
+  const denies = (team: string) =>
+    `{ id: d, effect: deny, when: { ${team} }, unless: { params.amount: { type: number } } }`;
+  expect(faults(asks, wide, denies('agent.team: { in: [sales, support] }'))).toEqual([]);
+  expect(faults(asks, wide, denies('agent.team: sales'))).toEqual([]);
+  const both = of('support, sales', '{ id: b, effect: allow }');
+  expect(faults(asks, both, denies('agent.team: support'))).toHaveLength(1);
+  expect(faults(of('support', ASKS), '{ id: b, effect: allow }')).toHaveLength(1);
+  expect(faults(asks, wide, denies('not: { agent.team: sales }'))).toHaveLength(1);
+});
+
+test('an amount that has to be one number is avoided by a text that another rule asks for', () => {
+  const one = ASKS.replace('{ lte: 500 }', '5');
+  expect(faults(one, '{ id: b, effect: allow, when: { params.amount: all } }').join()).toContain(
+    'sending params.amount as another type than number',
+  );
+});
+
+test("a bound that a fact chooses is a number too; a text that tells calls apart is the caller's choice, and what is known of an agent is not", () => {
   const values = 'values: { auto: { by: env, of: { prod: 5 }, else: 9 } }\n';
   const bound = ASKS.replace('lte: 500', 'lte: $auto');
   expect(faultsOf(`${HEAD}${values}${BUDGET}rules:\n  - ${bound}\n  - { id: b, effect: allow }\n`)).toHaveLength(1);
-  expect(
-    faults(ASKS.replace('{ params.amount: { lte: 500 } }', '{ params.from: burst }'), '{ id: b, effect: allow }'),
-  ).toEqual([]);
+  for (const when of ['{ params.from: burst }', '{ agent.attributes.trust: { lte: 5 } }'])
+    expect(faults(ASKS.replace('{ params.amount: { lte: 500 } }', when), '{ id: b, effect: allow }')).toEqual([]);
 });
 
 test('a rule in another file is a way around too', () => {

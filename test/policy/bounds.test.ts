@@ -58,6 +58,20 @@ test.each<[what: string, most: number, text: (count: number) => string, said: st
     'at most 3 links in a row',
   ],
   [
+    'characters of the name of an entity',
+    63,
+    (length) =>
+      `${HEAD}entities: { ${'e'.repeat(length)}: { type: t, id: params.x } }\nrules: [ { id: r, effect: allow } ]\n`,
+    'cannot stand in a path',
+  ],
+  [
+    'characters of the type of an entity',
+    64,
+    (length) =>
+      `${HEAD}entities: { e: { type: ${'t'.repeat(length)}, id: params.x } }\nrules: [ { id: r, effect: allow } ]\n`,
+    "'e' must be { type, id } or { of, link }",
+  ],
+  [
     'characters of a reason',
     1_000,
     (length) => rule(`reason: "${'a'.repeat(length)}"`),

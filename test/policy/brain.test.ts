@@ -129,6 +129,8 @@ budgets: { spent: { unit: EUR, by: [brain.customer.id], per: day, limit: 1000 } 
     ['{ it: { type: customer, id: brain.it.id } }', 'brain.it.tier', 'unknown_fact'],
     ['{ it: { type: customer, id: customer_id } }', 'brain.it.tier', 'unknown_fact'],
     ['{ it: { type: "no word", id: params.x } }', 'brain.it.tier', 'wrong_value'],
+    ['{ it: { of: at, link: "no word" }, at: { type: t, id: params.x } }', 'brain.it.tier', 'wrong_value'],
+    ['{ it: { type: t, id: params.x }, "a b": { type: t, id: params.x } }', 'brain.it.tier', 'wrong_value'],
     ['{ it: { of: other, link: x } }', 'brain.it.tier', 'unknown_entity'],
     ['{ it: { of: it, link: x } }', 'brain.it.tier', 'too_deep'],
     ['{ it: { type: customer } }', 'brain.it.tier', 'wrong_type'],
@@ -137,5 +139,10 @@ budgets: { spent: { unit: EUR, by: [brain.customer.id], per: day, limit: 1000 } 
       `${HEAD}entities: ${entities}\nrules: [ { id: r, effect: allow, when: { ${fact}: x } } ]\n`,
     );
     expect(faults.map((fault) => fault.split(' ')[1])).toContain(code);
+  });
+
+  test('are asked for by a name that nearly is one, and the right one is said', () => {
+    const text = `${HEAD}${ENTITIES}  other: { of: paymnt, link: x }\nrules: [ { id: r, effect: allow } ]\n`;
+    expect(() => compileAll([text])).toThrow("did you mean 'payment'?");
   });
 });

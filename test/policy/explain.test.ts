@@ -28,6 +28,17 @@ describe('a rule that is explained', () => {
     expect(near({ a: 4, b: 'y' })).toEqual({ matches: false, nearMiss: false });
   });
 
+  it('of another tool does not match, and lacks that besides what else does not hold', () => {
+    const of = (a: number) => {
+      const { matches, nearMiss } = explained('{ params.a: { gte: 5 } }', { tool: GET, params: { a } });
+      return [matches, nearMiss];
+    };
+    expect([of(5), of(4)]).toEqual([
+      [false, true],
+      [false, false],
+    ]);
+  });
+
   it('neither matches nor is near outside of its time; the first moment counts, the last does not', () => {
     const more = ', from: "2026-06-01T00:00:00Z", until: "2026-06-02T00:00:00Z"';
     const at = (time: string, a = 5) => {
@@ -104,10 +115,23 @@ describe('a rule that is explained', () => {
     ],
     [{ a: 1, b: { c: 2 } }, '(an object with a, b)'],
     [Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`k${n}`, n])), expect.not.stringContaining('k10')],
+    [{ ['k'.repeat(300)]: 1 }, `(an object with ${'k'.repeat(184)}`],
     [false, false],
   ])('cuts values that are long: %#', (value, shown) => {
     const [one] = ofParams(explained('{ params.a: { eq: 1 } }', { params: { a: value } }));
     expect(one?.value).toEqual(shown);
+  });
+
+  it('has as many steps of patterns as a call has, and all of them each time', () => {
+    const judged = (lines: number) => {
+      const list = Array.from({ length: lines }, () => 'a'.repeat(1_000));
+      const { matches, conditions } = explained('{ params.list: { some: { item: { regex: "[a-z]*secret[0-9]" } } } }', {
+        params: { list },
+      });
+      return [matches, conditions.find(({ fact }) => fact === 'params.list')?.holds];
+    };
+    expect(judged(900)).toEqual([true, 'unknown']);
+    expect(judged(10)).toEqual([false, 'no']);
   });
 
   it('shows forty conditions at most', () => {

@@ -328,9 +328,26 @@ describe('rules', () => {
     expect(message({ a: 1, b: 1 }, denies)).toBe('The rule s/d refuses this call');
     const asks =
       '{ id: q, effect: require_approval, when: { params.a: { lt: 9 } }, approval: { approvers: { roles: [oncall] } } }';
-    expect(message({ a: '1' }, asks)).toMatch(
-      /^No policy rule allows .* \(params\.a: absent, or not of the expected type\)$/,
+    const only = `No policy rule allows support-bot to call payments.refund like this ${missing}`;
+    expect(message({ a: '1' }, asks)).toBe(only);
+    expect(message({ a: '1' }, asks, asks.replace('id: q', 'id: r'))).toBe(only);
+    // What another rule could not judge is not why this one refuses.
+    expect(message({ a: 1, b: 1 }, denies, '{ id: e, effect: deny, when: { params.z: 1 } }')).toBe(
+      'The rule s/d refuses this call',
     );
+    // A rule that grants nothing would not have allowed it.
+    const owes = '{ id: c, effect: constrain, when: { params.z: 1 }, obligations: [ { claim: { on: desk } } ] }';
+    expect(message({ a: '1' }, asks, owes)).toBe(only);
+    const names = Array.from({ length: 9 }, (_, at) => `params.p${at}`);
+    const many = `{ id: d, effect: deny, when: { ${names.map((name) => `${name}: 1`).join(', ')} } }`;
+    expect(message({}, many)).toContain(`(${names.slice(0, 8).join(', ')}: absent`);
+  });
+
+  test('what no tool declares is refused as such', () => {
+    const none = rules('{ id: a, effect: allow, match: { tools: [mail.send] } }');
+    expect(judge(none, { tool: { ...GET, declared: false } })).toMatchObject({
+      reason: { message: 'No policy rule allows support-bot to read what no tool of payments declares' },
+    });
   });
 
   test('a tool without risk is unknown to a rule about risk', () => {
@@ -600,6 +617,9 @@ rules: [ { id: a, effect: allow, obligations: [ ${obligations} ] } ]`);
     const [a, b] = [bucket(`${'x'.repeat(400)}a`), bucket(`${'x'.repeat(400)}b`)];
     expect(a[0]).toMatch(/^sha256:[0-9a-f]{64}$/);
     expect(a).not.toEqual(b);
+    // What is written has 256 characters.
+    expect(bucket('x'.repeat(252))).toEqual([`["${'x'.repeat(252)}"]`]);
+    expect(bucket('x'.repeat(253))[0]).toMatch(/^sha256:/);
   });
 
   test('one budget is held once: the larger amount', () => {
@@ -652,6 +672,14 @@ rules:
       expect(outcome(judgeParams(set, { strict: false, ...(id === undefined ? {} : { id }) }))).toBe('denied_policy');
   });
 
+  test('claims on two targets are two', () => {
+    const set = rules(
+      '{ id: a, effect: allow, obligations: [ { claim: { on: desk } } ] }',
+      '{ id: c, effect: constrain, obligations: [ { claim: { on: till } } ] }',
+    );
+    expect(granted(judge(set))).toMatchObject([{ target: 'till' }, { target: 'desk' }]);
+  });
+
   test('reserve: pool, units, capacity of the configuration', () => {
     const set = rules(
       '{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-desk, units: 2 } }, { reserve: { pool: "desk-${params.region}" } } ] }',
@@ -688,6 +716,7 @@ rules:
     ]);
     const hidden = '{ id: h, effect: constrain, obligations: [ { redact: { params: [card] } } ] }';
     expect(required(hidden).map(({ editable }) => editable)).toEqual([{ amount }]);
+    expect(required(hidden.replace('card', 'card, amount'))[0]).not.toHaveProperty('editable');
   });
 
   test('allow_alike is told to the requirement, and another one is another rule to agree to', () => {
@@ -832,6 +861,17 @@ rules: [ { id: q, effect: require_approval, when: { params.amount: { lte: $cap }
       return verdict.kind === 'permit' ? verdict.approvals[0]?.ruleDigest : null;
     });
     expect(digests[0]).not.toBe(digests[1]);
+  });
+
+  test('the digest of a rule that asks covers from when until when it asks', () => {
+    const digests = ['', ', from: 2026-01-01', ', until: 2036-01-01', ', from: 2026-01-01, until: 2036-01-01'].map(
+      (time) => {
+        const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] } }';
+        const verdict = judge(rules(`{ id: q, ${asks}${time} }`));
+        return verdict.kind === 'permit' ? verdict.approvals[0]?.ruleDigest : null;
+      },
+    );
+    expect(new Set(digests).size).toBe(4);
   });
 
   test('approval: approvers, quorum, expires, summary, hold; constrain asks too', () => {

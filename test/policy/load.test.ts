@@ -26,6 +26,28 @@ describe('faults, each at its place', () => {
       "5:22 wrong_value 'effect' must be one of allow, constrain, require_approval, deny, pause, not 'alow'",
     ],
     ['missing id', rule('{ effect: allow }'), "5:5 missing_field Entry 1 of 'rules' needs 'id'"],
+    ['a field that every object has', rule('{ id: a, effect: allow, constructor: 1 }'), '5:29 unknown_field'],
+    [
+      'a field with nothing after it',
+      rule('{ id: a, effect: allow, match: }'),
+      "5:29 wrong_type 'match' must be a map, not null",
+    ],
+    ['a name of two lines', rule('{ id: "a\\nb", effect: allow }'), "5:11 wrong_value 'id' must be letters, digits"],
+    [
+      'a number for a name',
+      rule('{ id: 5, effect: allow }'),
+      "5:11 wrong_type 'id' must be letters, digits, - and _, at most 63, beginning with a letter or digit, not 5",
+    ],
+    [
+      'a map for a value',
+      `${HEAD}values: { v: { by: env, of: { prod: 1 }, else: { a: 1 } } }\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:48 wrong_type 'else' must be a text or a number or true or false or a list, not a map",
+    ],
+    [
+      'an amount that is true',
+      rule('{ id: a, effect: allow, obligations: [ { budget: { use: b, amount: true } } ] }'),
+      "5:72 wrong_type 'amount' must be a path such as params.amount, a whole number, or the $name of a value, not true",
+    ],
     ['no rules', HEAD, "1:1 missing_field The file needs 'rules'"],
     [
       'open default',
@@ -345,6 +367,11 @@ describe('faults, each at its place', () => {
       rule(`{ id: a, effect: deny, ${field} }`),
       `5:${28 + field.indexOf('$w')} reference_not_here`,
     ]),
+    [
+      'text for a list or a file',
+      `${HEAD}lists: { l: x }\nrules: [ { id: a, effect: allow } ]\n`,
+      `4:13 wrong_type 'l' must be a list, or { file: … }, not the text "x"`,
+    ],
     ['half character', `${HEAD}rules: [ { id: a, effect: allow, description: "\\uD800" } ]\n`, '1:1 wrong_value'],
     ['empty file', '', '1:1 empty_file'],
     ['half-written file', `${HEAD}rules:\n  - { id: a, effect: al`, '5:'],
@@ -420,6 +447,24 @@ describe('faults, each at its place', () => {
     expect(() => compileAll([rule(line)])).toThrow(expected);
   });
 
+  test('a file that is empty or cut off has no fault but that', () => {
+    expect([faultsOf(''), faultsOf(`${HEAD}rules:\n  - { id: a, effect: al`)].map((faults) => faults.length)).toEqual([
+      1, 1,
+    ]);
+  });
+
+  test('each entry of a list with a fault is told of, in the order in which they are read', () => {
+    const wrong = '{ id: a, effect: alow }';
+    expect(faultsOf(rule(`${wrong}\n  - ${wrong}`)).map((fault) => fault.slice(0, 4))).toEqual(['5:22', '6:22']);
+    // What stands last is checked first.
+    const budgets = 'budgets: { b: { unit: x, limit: 5 } }';
+    const faults = faultsOf(`${rule('{ id: a, effect: allow, when: { no.fact: 1 } }')}${budgets}\n`);
+    expect(faults.map((fault) => fault.split(' ').slice(0, 2).join(' '))).toEqual([
+      '5:37 unknown_fact',
+      '6:12 missing_field',
+    ]);
+  });
+
   test('a budget that a faulty rule uses is used', () => {
     const text = `${HEAD}budgets: { b: { unit: x, limit: 5, per: day } }\nrules: [ { id: a, effect: allow, when: { x: 1 }, obligations: [ { budget: { use: b, amount: 1 } } ] } ]\n`;
     expect(() => compileAll([text])).toThrow(/1 error$/m);
@@ -469,6 +514,7 @@ describe('warnings', () => {
       '{ id: a, effect: allow, unless: { params.a: { every: { not: { item: { regex_find: x } } } } } }',
       'found_anywhere',
     ],
+    ['{ id: a, effect: allow, when: { any: [ { params.a: { regex_find: x } }, { params.b: 1 } ] } }', 'found_anywhere'],
     ['{ id: a, effect: deny, when: { agent.roles: admin } }', "never_known: 'agent.roles' is a list, of which 'eq'"],
     ['{ id: a, effect: deny, when: { tool.tags: { in: [money] } } }', 'never_known write { contains: … }'],
     ['{ id: a, effect: deny, when: { agent.team: { contains: x } } }', "never_known: 'agent.team' is a text, of which"],
@@ -519,6 +565,11 @@ describe('warnings', () => {
     expect(warned(text)).toEqual(['unused_budget']);
   });
 
+  test('stand in the order in which they are read', () => {
+    const text = `${HEAD}budgets: { b: { unit: calls, per: day, limit: 1 } }\nrules: [ { id: a, effect: allow, reason: x } ]\n`;
+    expect(warned(text).map((warning) => warning.split(' ')[0])).toEqual(['unused_budget', 'reason_not_shown']);
+  });
+
   test('a rule that takes all units of its pool fits, one unit more never does', () => {
     const takes = (units: number) =>
       warned(
@@ -546,6 +597,23 @@ describe('warnings', () => {
     expect(warnings('{ id: a, effect: allow, when: { params.amuont: 1 } }')).toEqual([
       "payments.refund and 3 other tools have no param 'amuont': the rule cannot apply there; did you mean 'amount'?",
     ]);
+    expect(warnings('{ id: a, effect: allow, match: { tools: [mail.send] }, when: { params.amuont: 1 } }')).toEqual([
+      "mail.send has no param 'amuont': the rule cannot apply there; did you mean 'amount'?",
+    ]);
+    expect(warnings('{ id: a, effect: allow, when: { params.lines: { some: { item: x } } } }')).toHaveLength(1);
+    expect(warnings('{ id: a, effect: deny, when: { params.amuont: 1 } }')).toEqual([
+      "payments.refund and 3 other tools have no param 'amuont': the rule applies to every call there; did you mean 'amount'?",
+    ]);
+    // It does not apply there, and it says that it fails open.
+    expect(warnings('{ id: a, effect: deny, when: { params.amuont: 1 }, on_unknown: skip }')).toEqual([
+      expect.stringContaining('it fails open'),
+    ]);
+    const second = `${HEAD}rules:\n  - { id: z, effect: allow }\n  - { id: a, effect: allow, when: { params.amuont: 1 } }\n`;
+    expect(compileAll([second], tools).warnings).toMatchObject([{ at: { line: 6, column: 11 } }]);
+    const open = tools.map((tool, at) => (at === 0 ? tool : { ...tool, paramsSchema: { type: 'object' } }));
+    expect(
+      compileAll([`${HEAD}rules:\n  - { id: a, effect: allow, when: { params.x: 1 } }\n`], open).warnings,
+    ).toMatchObject([{ message: "payments.refund has no param 'x': the rule cannot apply there" }]);
     expect(
       warnings('{ id: a, effect: deny, unless: { params.tenant: { eq: { fact: agent.attributes.tenant } } } }')[0],
     ).toContain('has_params: [tenant]');
@@ -597,12 +665,19 @@ describe('couldPermit', () => {
   - { id: d, effect: deny, match: { tools: [payments.create] } }
   - { id: s, effect: allow, mode: shadow, match: { tools: [mail.send] } }
   - { id: p, effect: pause, match: { tools: [payments.get] }, until: 2026-01-01 }
+  - { id: f, effect: deny, match: { tools: [payments.get] }, from: 2036-01-01 }
 `);
     expect(
       ['payments.refund', 'payments.create', 'payments.get', 'mail.send', 'no.such'].map((name) =>
         set.couldPermit(name),
       ),
     ).toEqual([true, false, true, false, false]);
+    const others = compileText(`${HEAD}rules:
+  - { id: q, effect: require_approval, match: { tools: [payments.create] }, approval: { approvers: { roles: [oncall] } } }
+  - { id: a, effect: allow, match: { tools: [mail.send] } }
+  - { id: p, effect: pause, match: { tools: [mail.send] } }
+`);
+    expect(['payments.create', 'mail.send'].map((name) => others.couldPermit(name))).toEqual([true, false]);
   });
 });
 

@@ -67,6 +67,15 @@ test('a pool is named so, too', () => {
   );
 });
 
+test('of several names that one is pointed at', () => {
+  const obligations = "obligations: [{ claim: { on: '${params.kind}' } }, { reserve: { pool: '${params.pool}' } }]";
+  const [first, ...others] = found('kube.apply', obligations);
+  expect(others).toEqual([]);
+  const before = '  - { id: a, effect: constrain, match: { tools: [kube.apply] }, ';
+  const column = before.length + obligations.indexOf("'${params.pool") + 1;
+  expect(first).toMatch(new RegExp(`^5:${column} error `));
+});
+
 test('what some tools of a rule cannot name, or a schema only does not list, is a warning', () => {
   expect(found('kube.apply, kube.any', claim('${params.pod}'))).toEqual([
     expect.stringContaining(" warning There is no 'params.pod' in calls of kube.apply: each is refused"),

@@ -94,6 +94,22 @@ test('an approval is bound to whom the limit asks, and under which conditions', 
   expect(digest(budget('a'), '{ id: z, effect: allow }')).toBe(digests[0]);
 });
 
+test('a rule that asks anyway has words of its own for that, and others for its limit', () => {
+  const own = 'approval: { approvers: { users: [ada] }, summary: "Look at it" }';
+  const set = compileText(text(budget('a').replace('effect: allow', `effect: require_approval, ${own}`)));
+  expect(
+    summariesOf(set, call({ params: { amount: 8 } }), [{ rule: 's/a', beyond: 'budget:s/day' }, { rule: 's/a' }]),
+  ).toEqual(['Beyond the limit of budget s/day: Pay 8', 'Look at it']);
+});
+
+test('of two limits of one rule each is bound to itself, also where they are written alike', () => {
+  const rate = '{ rate_limit: { by: [agent.id], limit: 2, per: minute, or_ask: { approvers: { users: [tom] } } } }';
+  const set = compileText(text(`{ id: a, effect: allow, obligations: [ ${rate}, ${rate} ] }`));
+  const [one, two] = judged(set, 'rate:s/a', 'rate:s/a#2').approvals;
+  expect([one?.beyond, two?.beyond]).toEqual(['rate:s/a', 'rate:s/a#2']);
+  expect(one?.ruleDigest).not.toBe(two?.ruleDigest);
+});
+
 test('what it says of a call that was changed is said of the limit, and redacted as ever', () => {
   const hidden = '{ id: h, effect: constrain, obligations: [ { redact: { params: [amount] } } ] }';
   const asking = [{ rule: 's/a', beyond: 'budget:s/day' }, { rule: 's/a', beyond: 'budget:s/gone' }, { rule: 's/a' }];

@@ -1,11 +1,27 @@
 import { readFile } from 'node:fs/promises';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import type { JsonObject } from '../../src/json/value.ts';
 import { readYamlSource } from '../../src/diagnostics/yaml-source.ts';
 import { compilePolicies } from '../../src/policy/load.ts';
 import { proveDenial } from '../../src/policy/self-test.ts';
 import { policyJsonSchema } from '../../src/policy/schema.ts';
 import { compileAll, HEAD, judge, judgeParams, outcome, rules, TOOLS, tool, GET } from './fixtures.ts';
+
+/** Params of which policy says the opposite of what is right. */
+const wrong = vi.hoisted((): { params: JsonObject | null } => ({ params: null }));
+vi.mock('../../src/policy/evaluate.ts', async (importOriginal) => {
+  const original = await importOriginal<typeof import('../../src/policy/evaluate.ts')>();
+  const evaluatePolicies: typeof original.evaluatePolicies = (set, input, exceeded) =>
+    original.evaluatePolicies(
+      set,
+      JSON.stringify(input.params) === JSON.stringify(wrong.params)
+        ? { ...input, params: { amount: wrong.params?.['amount'] === 10 ? 11 : 10 } }
+        : input,
+      exceeded,
+    );
+  return { ...original, evaluatePolicies };
+});
 
 test('a set proves its denials at start-up', () => {
   expect(() => proveDenial(rules('{ id: a, effect: allow }'))).not.toThrow();
@@ -23,6 +39,23 @@ test('a set that permits what no rule can name is not served', () => {
     ),
   };
   expect(() => proveDenial(broken)).toThrow('a tool that is not declared should be a deny and is a permit');
+});
+
+test.each<[JsonObject, string]>([
+  [{ amount: 10 }, 'an amount within the bound should be a permit and is a deny'],
+  [{ amount: 11 }, 'the params {"amount":11} should be a deny and is a permit'],
+  [{ amount: '5' }, 'the params {"amount":"5"} should be a deny and is a permit'],
+  [{ amount: null }, 'the params {"amount":null} should be a deny and is a permit'],
+  [{ amount: [5] }, 'the params {"amount":[5]} should be a deny and is a permit'],
+  [{}, 'the params {} should be a deny and is a permit'],
+])('a process that judges %j wrongly does not serve', (params, said) => {
+  const set = rules('{ id: a, effect: allow }');
+  wrong.params = params;
+  try {
+    expect(() => proveDenial(set)).toThrow(`Policy self-test failed: ${said}`);
+  } finally {
+    wrong.params = null;
+  }
 });
 
 test('the example policies say what their comments say', async () => {

@@ -301,7 +301,10 @@ describe('4: surprises of the engine and its format', () => {
   test('of very many rules that match, the first 64 stand in the trace', () => {
     const many = Array.from({ length: 100 }, (_, at) => `{ id: r${at}, effect: allow, priority: ${-at} }`);
     const { trace } = judge(rules(...many));
-    expect(trace.matched.map(({ rule }) => rule)).toEqual(Array.from({ length: 64 }, (_, at) => `s/r${at}`));
+    const first = Array.from({ length: 64 }, (_, at) => `s/r${at}`);
+    expect(trace.matched.map(({ rule }) => rule)).toEqual(first);
+    const inShadow = many.map((rule) => rule.replace('allow', 'deny, mode: shadow'));
+    expect(judge(rules(...inShadow)).trace.shadow).toEqual(first);
   });
 
   test('own keys only', () => {

@@ -84,6 +84,9 @@ describe('calendar windows', () => {
     const noon = Date.UTC(2026, 5, 15, 12);
     expect(at(noon)).toBe(at(noon + HOUR));
     expect(at(noon + 12 * HOUR)).not.toEqual(at(noon));
+    // A clock may be set back.
+    at(noon + 12 * HOUR);
+    expect(at(noon)).toMatchObject({ end: noon + 12 * HOUR });
   });
 });
 
