@@ -12,6 +12,19 @@ it('a row that came and went within a step is not written, and is guarded to hav
   });
 });
 
+it('a change is for two seconds around its step, or until the step says that it holds no longer', () => {
+  const span = (...until: readonly number[]) => {
+    const draft = createDraft({ workspace: 'w', now: 10_000, epoch: 1, row: () => null, counter: () => undefined });
+    // Whatever else there is to write: a reset alone is a change.
+    draft.reset('group');
+    for (const at of until) draft.validUntil(at);
+    return draft.change('c1')?.change;
+  };
+  expect(span()).toMatchObject({ from: 8_000, at: 10_000, until: 12_000, resets: ['group'] });
+  expect(span(11_000, 10_500, 11_500)).toMatchObject({ from: 8_000, until: 10_500 });
+  expect(span(20_000)).toMatchObject({ until: 12_000 });
+});
+
 it('two changes of one figure in a step are one, within the lesser limit of both', () => {
   const draft = createDraft({ workspace: 'w', now: 0, epoch: 1, row: () => null, counter: () => undefined });
   const figure = { name: 'f', span: { kind: 'until', end: 9 }, group: 'g' } as const;
