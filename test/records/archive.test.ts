@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { DERIVED } from '../../src/effects/steps/generations.ts';
 import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
-import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { ArchiveUnavailable, type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createArchive } from '../../src/records/archive.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { createStepRunner } from '../../src/records/runner.ts';
@@ -342,6 +342,8 @@ it('what the store does not know the end of stays unknown when the archive is ta
       kind: 'existing',
       effect: { id: unknown.id, life: { state: 'unknown' } },
     });
+    // The segment has it, and its event counts what it stands for.
+    expect(await archivedByLedger(store)).toEqual({ segments: [1], effects: 0 });
   });
 });
 
@@ -585,7 +587,7 @@ const NEWEST: ListQuery = {
 };
 
 it('a look at a list opens four segments, and goes on where it ended', async () => {
-  const SEGMENTS = 7;
+  const SEGMENTS = 9;
   await using(open(), async (store) => {
     for (let n = 0; n < SEGMENTS; n += 1) {
       const { effect } = await dispatched(store, { idempotencyKey: `key-${n}` });
@@ -600,11 +602,50 @@ it('a look at a list opens four segments, and goes on where it ended', async () 
   const counted: SegmentStore = { ...archive, read: (...segment) => ((reads += 1), archive.read(...segment)) };
   const whole = { ...mapStore(rows, () => now), ...ALONE };
   const { whole: store } = createArchive(whole, createStepRunner(whole), counted);
-  const first = await store.list(NEWEST);
-  expect([first.entries.length, first.more, reads]).toEqual([4, true, 4]);
-  const last = first.entries.at(-1);
-  const rest = await store.list({ ...NEWEST, after: last === undefined ? null : { at: last.at, id: last.id } });
-  expect([rest.entries.length, rest.more]).toEqual([SEGMENTS - 4, false]);
+  const look = async (after: ListQuery['after']): Promise<ListQuery['after']> => {
+    const { entries, more } = await store.list({ ...NEWEST, after });
+    looks.push([entries.length, more, reads]);
+    const last = entries.at(-1);
+    return last === undefined ? null : { at: last.at, id: last.id };
+  };
+  const looks: unknown[] = [];
+  const fourth = await look(null);
+  await look(null);
+  await look(await look(fourth));
+  // Eight of them are remembered: who begins again has the newest ones read again.
+  await look(null);
+  expect(looks).toEqual([
+    [4, true, 4],
+    [4, true, 4],
+    [4, true, 8],
+    [1, false, 9],
+    [4, true, 13],
+  ]);
+});
+
+it('a record that is in no archive that is there is not to be had now, and is not said to be none', async () => {
+  const [id = ''] = await using(open(), settledEffects);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), (store) => store.sweep(100));
+  const archive = openArchive(inFolder(folder), 'map', KEY_SEALS);
+  const without: SegmentStore = {
+    ...archive,
+    read: async (...asked) => {
+      const segment = await archive.read(...asked);
+      return segment === null ? null : { ...segment, rows: segment.rows.filter((row) => row.id !== id) };
+    },
+  };
+  const whole = { ...mapStore(rows, () => now), ...ALONE };
+  const options = { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 };
+  for (const [kept, why] of [
+    [without, `The archive has no record of ${id}, which the store says is in it.`],
+    [null, 'store.archive names no place any more'],
+  ] as const)
+    await using(createEffectStore(whole, { ...options, archive: kept }), async (store) => {
+      const read = store.effect(WORKSPACE, id);
+      await expect(read).rejects.toThrow(ArchiveUnavailable);
+      await expect(read).rejects.toThrow(why);
+    });
 });
 
 it('an effect that goes into the archive between the two looks of a list is in it once', async () => {
