@@ -45,7 +45,7 @@ test('whoever made the key with which the key of the other one was made may hold
   const madeBy = (makers: Readonly<Record<string, string>>): KeysOfUsers['keys'] => {
     return async (user) => [{ kind: 'administrative', madeBy: makers[user] ?? null }];
   };
-  expect(await confirmed(0, 0, 'root', MARIA, madeBy({ root: 'maria' }))).toContain('Your key was made by maria');
+  expect(await confirmed(0, 0, 'adam', MARIA, madeBy({ adam: 'maria' }))).toContain('Your key was made by maria');
   expect(await confirmed(0, 0, 'zoe', MARIA, madeBy({ zoe: 'adam' }))).toMatchObject({ makers: ['adam', 'zoe'] });
   // Who made it cannot be told of a key that more than a hundred have had a hand in.
   const without: KeysOfUsers['keys'] = async (user) => [{ kind: 'administrative', madeBy: `${user}+` }];

@@ -141,7 +141,8 @@ it('a first look at a workspace that fails is made again by the next step', asyn
 });
 
 it('the time of a step never goes back behind what the store has said, whichever answer comes last', async () => {
-  const store = mapStore(emptyRows(), () => 1000);
+  let clock = 1_000;
+  const store = mapStore(emptyRows(), () => clock);
   const said = [9_000, 5_000, 7_000];
   const runner = createStepRunner({
     ...store,
@@ -154,6 +155,9 @@ it('the time of a step never goes back behind what the store has said, whichever
     draft.row('k', 'other');
   });
   expect(new Set(seen)).toEqual(new Set([9_000]));
+  clock = 12_000;
+  await runner.run('w', (draft) => seen.push(draft.now));
+  expect(seen.at(-1)).toBe(12_000);
 });
 
 it('a new epoch is that of the next change, whether the store said it with a refusal or with what was made', async () => {
