@@ -143,6 +143,11 @@ describe('key files', () => {
     ]);
   });
 
+  it('that are there and cannot be read are not said to be missing: another would be made', async () => {
+    await symlink(file('loop'), file('loop'));
+    await expect(readKeyFile(file('loop'))).rejects.toThrow(`${file('loop')} cannot be read (ELOOP).`);
+  });
+
   it('say which folder cannot be written', async () => {
     await writeFile(file('plain'), '');
     const folder = file('plain');
@@ -371,6 +376,26 @@ it('the seal of a key does not depend on the order in which a store gives the fi
   const { id, ...others } = record;
   expect(keySeals.judge({ id, ...others }, seal)).toBe('sound');
   expect(keySeals.judge({ ...others, id }, seal)).toBe('sound');
+});
+
+it('a seal of a secret that is not here fits nothing, though it may be sound; nor does a part of one', async () => {
+  const [here, elsewhere] = [(await open(file('here'))).keySeals, (await open(file('elsewhere'))).keySeals];
+  const { record } = shelve(keyShelf(), 'account');
+  const [own, foreign] = [here.seal(record), elsewhere.seal(record)];
+  const [id = ''] = own.split('.');
+  expect([own, foreign, `${id}.AAAA`, `${id}.`, id, '', undefined].map((seal) => here.judge(record, seal))).toEqual([
+    'sound',
+    'unknown_secret',
+    ...Array(5).fill('forged'),
+  ]);
+  expect([own, foreign].map((seal) => here.fits(record, seal))).toEqual([true, false]);
+  const rows = [here, elsewhere].map((of) => of.sealRow('pauses demo', 'text'));
+  expect(rows.map((seal) => here.judgeRow('pauses demo', 'text', seal))).toEqual(['sound', 'unknown_secret']);
+  expect(rows.map((seal) => here.fitsRow('pauses demo', 'text', seal))).toEqual([true, false]);
+  // While a secret is being rotated out its seals fit, and new ones are of the secret that comes.
+  const both = (await open(file('elsewhere'), [file('here')])).keySeals;
+  expect([own, foreign].map((seal) => both.fits(record, seal))).toEqual([true, true]);
+  expect(elsewhere.fits(record, both.seal(record))).toBe(true);
 });
 
 it('the seal of a proposal is none of a version in force, and the other way round', async () => {
