@@ -8,6 +8,9 @@ export interface Signed {
   readonly counter?: number;
   /** Whether it asked for finger, face or PIN. */
   readonly isVerified?: boolean;
+  /** Whether its credentials may be on several devices, and this one is. */
+  readonly isSynced?: boolean;
+  readonly isBackedUp?: boolean;
 }
 
 const ORIGIN = 'http://localhost:8080';
@@ -39,8 +42,10 @@ export function createAuthenticator() {
   const clientData = (type: string, { challenge, origin = ORIGIN }: Signed): Buffer =>
     Buffer.from(JSON.stringify({ type, challenge, origin, crossOrigin: false }));
 
-  function authenticatorData({ rpId = 'localhost', counter = 0, isVerified = true }: Signed, more: Buffer): Buffer {
-    const flags = 0x01 | (isVerified ? 0x04 : 0) | (more.length > 0 ? 0x40 : 0);
+  function authenticatorData(signed: Signed, more: Buffer): Buffer {
+    const { rpId = 'localhost', counter = 0, isVerified = true, isSynced = false, isBackedUp = false } = signed;
+    const synced = (isSynced ? 0x08 : 0) | (isBackedUp ? 0x10 : 0);
+    const flags = 0x01 | (isVerified ? 0x04 : 0) | synced | (more.length > 0 ? 0x40 : 0);
     const count = Buffer.alloc(4);
     count.writeUInt32BE(counter);
     return Buffer.concat([sha256(rpId), Buffer.from([flags]), count, more]);

@@ -109,7 +109,11 @@ describe('a passkey is added', () => {
     const id = await added(maria, createAuthenticator());
     const { headers, text } = await as(maria, 'POST', '/console/passkeys/options', {});
     expect(headers['cache-control']).toBe('no-store');
-    const { credential } = (await rig.ports.store.passkey(id)) ?? {};
+    const { credential = '' } = (await rig.ports.store.passkey(id)) ?? {};
+    // What devices and lists know them by says nothing of whose they are, and which credential it is.
+    const handle = Buffer.from(JSON.parse(text).options.user.id, 'base64url').toString('latin1');
+    expect(handle).toHaveLength(32);
+    expect(id).not.toContain(credential.slice(0, 8));
     expect(JSON.parse(text).options).toMatchObject({
       user: { name: 'maria' },
       attestation: 'none',
@@ -196,6 +200,10 @@ describe('a passkey is added', () => {
     );
     const another = await byKey('approver');
     expect(await as(another, 'POST', '/console/passkeys', { name: 'A', ceremony, credential })).toMatchObject(REFUSED);
+    const renamed = { ...credential, id: createAuthenticator().id };
+    expect(await as(maria, 'POST', '/console/passkeys', { name: 'A', ceremony, credential: renamed })).toMatchObject(
+      REFUSED,
+    );
     for (const change of [{ attestationObject: 'o2' }, { clientDataJSON: 'e30' }]) {
       const broken = { ...credential, response: { ...credential.response, ...change } };
       expect(await as(maria, 'POST', '/console/passkeys', { name: 'A', ceremony, credential: broken })).toMatchObject(
@@ -250,6 +258,21 @@ describe('signing in with a passkey', () => {
     });
     const { credential } = (await rig.ports.store.passkey(id)) ?? {};
     expect(excludeCredentials).toContainEqual({ id: credential, type: 'public-key', transports: expect.any(Array) });
+  });
+
+  it('says whether it is on several devices, and whether a copy is kept, as its device said last', async () => {
+    const authenticator = createAuthenticator();
+    const { ceremony, challenge } = await begun(maria);
+    const credential = authenticator.make({ challenge, isSynced: true, isBackedUp: true });
+    const made = await as(maria, 'POST', '/console/passkeys', { name: 'Phone', ceremony, credential });
+    const id = String(made.json['id']);
+    expect(await rig.ports.store.passkey(id)).toMatchObject({ isSynced: true, isBackedUp: true });
+    for (const isBackedUp of [false, true]) {
+      await signedIn(await attempt(authenticator, { isSynced: true, isBackedUp }));
+      expect(await rig.ports.store.passkey(id)).toMatchObject({ isSynced: true, isBackedUp });
+    }
+    const alone = await added(maria, createAuthenticator());
+    expect(await rig.ports.store.passkey(alone)).toMatchObject({ isSynced: false, isBackedUp: false });
   });
 
   it('is over with the passkey, for every session that it opened', async () => {

@@ -131,6 +131,16 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
     });
 
+    at.timed('counts a claim for as long as it was prolonged', async () => {
+      const take = (n: number, ttlMs: number) => at.store.takeClaim(claimRequest(`customer:${n}`, { ttlMs }));
+      for (const ttlMs of [1_000, 10_000])
+        for (let n = 0; n < 20; n += 1) expect(await take(n, ttlMs)).toMatchObject({ kind: 'made' });
+      at.advance(9_999);
+      expect(await take(20, 1_000)).toEqual({ kind: 'too_many', of: 'agent', limit: 20 });
+      at.advance(1);
+      expect(await take(20, 1_000)).toMatchObject({ kind: 'made' });
+    });
+
     it('counts no claim that a call takes for itself, or has under another', async () => {
       const running = await Promise.all(
         Array.from({ length: 30 }, (_, n) => {

@@ -49,8 +49,20 @@ describe('who a key belongs to', () => {
   });
 
   it.each(['account', 'administrative', 'profile'] as const)('is told for kind %s', async (kind) => {
-    const { key } = shelve(shelf, kind, kind === 'profile' ? { scopes: ['effects:run'], readOnly: true } : {});
+    const { key } = shelve(shelf, kind);
     expect(await authenticator.authenticate(key)).toMatchObject({ kind });
+  });
+
+  it('has what its record limits it to, and was made when the record was, whenever it was used', async () => {
+    const limits = { scopes: ['effects:run'], readOnly: true, allowedTools: ['a.b'], agentId: 'bot' } as const;
+    const { key } = shelve(shelf, 'profile', { ...limits, madeBy: 'root', createdAt: 1, lastUsedAt: 2 });
+    expect(await authenticator.authenticate(key)).toMatchObject({
+      ...limits,
+      workspace: 'demo',
+      profile: 'mcp_agent',
+      madeBy: 'root',
+      keyCreatedAt: 1,
+    });
   });
 
   it('asks the store once for many at a time', async () => {
@@ -96,6 +108,7 @@ describe('a key that is not valid', () => {
 
   it.each([
     ['an agent key without agent', 'agent', { agentId: null }],
+    ['an agent key without workspace', 'agent', { workspace: null }],
     ['an account key without workspace', 'account', { workspace: null }],
     ['a profile key without profile', 'profile', { profile: null }],
     ['a damaged hash', 'account', { hash: 'AAAA' }],
@@ -153,7 +166,10 @@ describe('a revocation', () => {
     expect(await authenticator.authenticate(key)).toMatchObject({ why: 'revoked' });
   });
 
-  it('is not undone by a read that was under way', async () => {
+  it.each([
+    ['by handle', false],
+    ['of all', true],
+  ])('is not undone by a read that was under way at the notice %s', async (_, all) => {
     const { key, record } = shelve(shelf, 'account');
     let open = (): void => undefined;
     shelf.gate = new Promise((resolve) => {
@@ -161,11 +177,13 @@ describe('a revocation', () => {
     });
     const early = authenticator.authenticate(key);
     revoke(record.handle);
-    shelf.announce([record.handle]);
+    shelf.announce(all ? null : [record.handle]);
     shelf.gate = null;
-    expect(await authenticator.authenticate(key)).toMatchObject({ why: 'revoked' });
+    const late = authenticator.authenticate(key);
+    await new Promise((resolve) => setImmediate(resolve));
     open();
     await early;
+    expect(await late).toMatchObject({ why: 'revoked' });
     expect(cached(key)).toMatchObject({ why: 'revoked' });
   });
 
@@ -173,6 +191,9 @@ describe('a revocation', () => {
     const { key, record } = shelve(shelf, 'account');
     await authenticator.authenticate(key);
     revoke(record.handle);
+    clock = 499;
+    expect(cached(key)).toMatchObject({ kind: 'account' });
+    expect(shelf.reads).toBe(1);
     clock = 600;
     expect(cached(key)).toMatchObject({ kind: 'account' });
     await new Promise((resolve) => setImmediate(resolve));
@@ -335,8 +356,10 @@ describe('when a key was last used', () => {
     const one = shelve(shelf, 'account');
     const two = shelve(shelf, 'account');
     const gone = shelve(shelf, 'account', { revokedAt: 1 });
+    const removed = shelve(shelf, 'account', { user: 'tom' });
+    shelf.users.set('tom', false);
     const recent = shelve(shelf, 'account', { lastUsedAt: shelf.time - 59_999 });
-    for (const { key } of [one, two, gone, recent, one, two]) await authenticator.authenticate(key);
+    for (const { key } of [one, two, gone, removed, recent, one, two]) await authenticator.authenticate(key);
     await authenticator.close();
     expect(shelf.touched).toEqual([{ ids: [one.record.id, two.record.id], at: shelf.time }]);
     shelf.time += 59_999;

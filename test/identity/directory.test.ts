@@ -18,7 +18,7 @@ const configuration: DirectoryConfiguration = {
 };
 
 function registry() {
-  const workspaces = ['made'];
+  const workspaces = ['made', 'demo'];
   const agents = [
     agent('made', 'new'),
     agent('demo', 'bot', 'impostor'),
@@ -49,7 +49,7 @@ describe('the directory', () => {
     ).toEqual(['bot', 'late']);
     expect(directory.agent('made', 'new')).not.toBeNull();
     expect(directory.workspaceExists('made')).toBe(true);
-    expect(directory.envOf('made')).toBe('prod');
+    expect([directory.envOf('made'), directory.envOf('demo')]).toEqual(['prod', 'staging']);
     expect(directory.agent('nowhere', 'lost')).toBeNull();
     expect(directory.workspaceExists('nowhere')).toBe(false);
   });
@@ -65,6 +65,8 @@ describe('the directory', () => {
     directory.update({ workspaces: [{ id: 'demo', env: 'prod', agents: [] }], rolesOf: new Map() });
     expect(directory.envOf('demo')).toBe('prod');
     expect(directory.agent('demo', 'bot')?.team).toBe('impostor');
+    await directory.refresh();
+    expect([directory.envOf('demo'), directory.agent('demo', 'bot')?.team]).toEqual(['prod', 'impostor']);
     expect(directory.rolesOf('maria')).toEqual([]);
   });
 

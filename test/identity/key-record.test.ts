@@ -92,7 +92,8 @@ describe('making a key', () => {
     expect(made({ kind: 'administrative' }).record).toMatchObject({ workspace: null, readOnly: false });
     expect(made({ kind: 'account', expiresInMs: 1000 }).record.expiresAt).toBe(NOW + 1000);
     expect(made({ kind: 'account', expiresInMs: 3650 * DAY }).record.expiresAt).toBe(NOW + 3650 * DAY);
-    expect(made({ kind: 'account', name: 'a'.repeat(200) }).record.name).toHaveLength(200);
+    const longest = { name: 'a'.repeat(200), user: 'u'.repeat(128), allowedTools: ['t'.repeat(200)] };
+    expect(made({ kind: 'account', ...longest }).record).toMatchObject(longest);
     expect(made({ kind: 'agent', agentId: 'bot', allowedTools: ['x', 'x'] }).record.allowedTools).toEqual(['x']);
   });
 
@@ -135,11 +136,28 @@ describe('making a key', () => {
     ['an end before now', { kind: 'account', expiresInMs: -1 }, ['/expires_in']],
     ['an end at once', { kind: 'account', expiresInMs: 0 }, ['/expires_in']],
     ['an end that is no number', { kind: 'account', expiresInMs: Number.NaN }, ['/expires_in']],
-    ['a life of 11 years', { kind: 'account', expiresInMs: 11 * 365 * DAY }, ['/expires_in']],
+    ['a life of a ms more than ten years', { kind: 'account', expiresInMs: 3650 * DAY + 1 }, ['/expires_in']],
+    ['a user of 129 characters', { kind: 'account', user: 'a'.repeat(129) }, ['/user_id']],
+    ['a tool of 201 characters', { kind: 'account', allowedTools: ['a'.repeat(201)] }, ['/allowed_tools/0']],
     ['a user of the wrong form', { kind: 'account', user: 'a b' }, ['/user_id']],
     ['all at once', { kind: 'agent', name: '', user: '?', scopes: [] }, ['/name', '/user_id', '/agent_id', '/scopes']],
   ])('refuses %s', (_, request, paths) => {
     expect(faults(request)).toEqual(paths);
+  });
+
+  it.each<[Partial<KeyRequest>, string]>([
+    [{ kind: 'profile' }, 'Name a profile; known are mcp_readonly, mcp_operator, mcp_agent, auditor, runner.'],
+    [
+      { profile: 'mcp_root' },
+      'There is no such profile; known are mcp_readonly, mcp_operator, mcp_agent, auditor, runner.',
+    ],
+    [{ profile: 'runner', scopes: ['claims:write'] }, 'The profile runner does not have claims:write.'],
+    [{ profile: 'runner', allowedTools: ['a.d'] }, 'The profile runner does not allow a.d.'],
+    [{ kind: 'account', workspace: 'c' }, 'There is no such workspace.'],
+    [{ kind: 'account' }, 'Name the workspace: there are 2.'],
+  ])('says of %j what would do', (request, message) => {
+    const answer = createKeyRecord({ ...bare, ...request }, { ...context, workspaces: ['a', 'b'] });
+    expect(answer).toMatchObject({ kind: 'refused', faults: [{ message }] });
   });
 
   it('asks for the workspace where there are several', () => {
@@ -151,17 +169,28 @@ describe('making a key', () => {
 describe('a key on the wire', () => {
   it('has everything but the hash, in snake_case, with times in UTC', () => {
     const { record, key } = made({ profile: 'mcp_agent', agentId: 'bot' });
-    const wire = keyToWire({ ...record, revokedAt: NOW + 1 });
-    expect(wire).toMatchObject({
+    const limits = { allowedTools: ['a.b'], readOnly: true };
+    const times = { revokedAt: NOW + 1, lastUsedAt: NOW + 2, expiresAt: NOW + 3 };
+    const wire = keyToWire({ ...record, ...limits, ...times, replacedBy: 'key_next' });
+    expect(wire).toEqual({
       id: record.id,
+      name: 'A key',
       kind: 'profile',
+      profile: 'mcp_agent',
+      workspace: 'demo',
       agent_id: 'bot',
       user_id: 'maria',
-      read_only: false,
+      scopes: record.scopes,
+      allowed_tools: ['a.b'],
+      read_only: true,
+      made_by: 'root',
       created_at: '2026-01-02T03:04:05.678Z',
+      expires_at: '2026-01-02T03:04:05.681Z',
+      last_used_at: '2026-01-02T03:04:05.680Z',
       revoked_at: '2026-01-02T03:04:05.679Z',
-      last_used_at: null,
+      replaced_by: 'key_next',
     });
+    expect(record.scopes).toContain('effects:run');
     const text = JSON.stringify([wire, record]);
     expect(JSON.stringify(wire)).not.toContain(record.hash);
     expect(text).not.toContain(key);
@@ -180,6 +209,9 @@ describe('rotation', () => {
     expect([id, handle, hash]).not.toContain(record.id);
     expect(createdAt).toBe(NOW + 5 * DAY);
     expect(expiresAt).toBe(NOW + 95 * DAY);
+    const limited = made({ profile: 'mcp_readonly', scopes: ['traces:read'] }).record;
+    const { profile, scopes, readOnly } = successorOf(limited, 'ada', { pepper: context.pepper, now: NOW }).record;
+    expect({ profile, scopes, readOnly }).toEqual({ profile: 'mcp_readonly', scopes: ['traces:read'], readOnly: true });
   });
 
   it('never takes over that a key was revoked, used or replaced', () => {

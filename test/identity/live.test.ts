@@ -12,6 +12,7 @@ it('what is open is cut where nobody can tell whether its key still holds', asyn
       return () => undefined;
     },
   });
+  let cuts = 0;
   const cut = new Promise<void>((resolve) => {
     live.add({
       key: 'k',
@@ -19,12 +20,17 @@ it('what is open is cut where nobody can tell whether its key still holds', asyn
       mayStay: () => true,
       isAdmitted: false,
       stands: () => false,
-      cut: resolve,
+      cut: () => {
+        cuts += 1;
+        resolve();
+      },
     });
   });
   changed();
   await cut;
+  // What was cut is not cut again.
   live.close();
+  expect(cuts).toBe(1);
 });
 
 it('when the gateway stops, what stands is cut at once, other reads after 20 s, and what was admitted never', () => {
@@ -50,6 +56,7 @@ it('when the gateway stops, what stands is cut at once, other reads after 20 s, 
     add('what turns out to be events', false, () => isEvents);
     add('a governed stream', true, () => false);
     live.stop();
+    live.stop();
     expect(cut).toEqual(['events']);
     isEvents = true;
     vi.advanceTimersByTime(100);
@@ -61,6 +68,7 @@ it('when the gateway stops, what stands is cut at once, other reads after 20 s, 
     vi.advanceTimersByTime(600_000);
     expect(cut).toHaveLength(3);
     live.close();
+    expect(vi.getTimerCount()).toBe(0);
   } finally {
     vi.useRealTimers();
   }
@@ -71,9 +79,9 @@ function watched() {
   const state = { mayStay: true, isValid: true, subscribed: 0 };
   const judged: Principal[] = [];
   const live = createLive({
-    identify: async (key) =>
+    identify: async (key, address) =>
       state.isValid
-        ? { kind: 'principal', principal: { ...BOT, keyId: `now ${key}` } }
+        ? { kind: 'principal', principal: { ...BOT, keyId: `now ${key} from ${address}` } }
         : { kind: 'problem', problem: { code: 'invalid_key', detail: 'no', errors: [], retryAfterMs: null } },
     onAccessChanged: () => {
       state.subscribed += 1;
@@ -103,7 +111,7 @@ it('every two seconds what is open is judged again by what its key may do now, o
     await vi.advanceTimersByTimeAsync(1_999);
     expect(judged).toHaveLength(0);
     await vi.advanceTimersByTimeAsync(1);
-    expect(judged.map(({ keyId }) => keyId)).toEqual(['now read']);
+    expect(judged.map(({ keyId }) => keyId)).toEqual(['now read from 127.0.0.1']);
     expect(cut).toEqual([]);
     state.isValid = false;
     await vi.advanceTimersByTimeAsync(2_000);
@@ -118,13 +126,16 @@ it('every two seconds what is open is judged again by what its key may do now, o
   }
 });
 
-it('what may stay open no more is cut, and only that', async () => {
+it('what may stay open no more is cut, and only that: not what has ended while it was judged', async () => {
   vi.useFakeTimers();
   try {
     const { state, live, cut, open } = watched();
     open('read');
+    const over = open('over');
     state.mayStay = false;
-    await vi.advanceTimersByTimeAsync(2_000);
+    vi.advanceTimersByTime(2_000);
+    live.remove(over);
+    await vi.advanceTimersByTimeAsync(0);
     expect(cut).toEqual(['read']);
     live.close();
   } finally {

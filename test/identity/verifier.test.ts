@@ -94,6 +94,14 @@ it('a thread that nobody has needed for a minute ends; one that is needed stays'
   expect((await ask('now'))[1]).not.toBe(first);
 });
 
+it('the minute begins when the last of those who wait has its answer', async () => {
+  const [[, first]] = await Promise.all([ask('held'), ask('now')]);
+  vi.advanceTimersByTime(59_999);
+  expect((await ask('now'))[1]).toBe(first);
+  vi.advanceTimersByTime(1);
+  expect((await ask('now'))[1]).toBe(first);
+});
+
 it('who waits when the gateway stops is told', async () => {
   const waiting = expect(ask('silent')).rejects.toThrow(StoreUnavailable);
   await verifier.close();

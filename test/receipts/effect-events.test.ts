@@ -150,4 +150,10 @@ describe('what was charged', () => {
   ])('%s', (_, events, expected) => {
     expect(charged(events)).toEqual(expected);
   });
+
+  it('is not held against a receipt that came before the events of the bundle', () => {
+    const check = createEventCheck();
+    check.event({ kind: 'budget.posted', data: { holds: [cents] } }, 'eff_1', false);
+    expect(check.charged()).toEqual([]);
+  });
 });

@@ -166,7 +166,7 @@ describe('what cannot be told', () => {
 
   it('a key of the set that is not for signatures', () => {
     const { keys } = signer.jwks() as { keys: JsonObject[] };
-    for (const change of [{ use: 'enc' }, { alg: 'ES256' }, { kty: 'EC' }])
+    for (const change of [{ use: 'enc' }, { alg: 'ES256' }, { kty: 'EC' }, { crv: 'X25519' }])
       expect(verdict(jws, { keys: keys.map((key) => ({ ...key, ...change })) })).toBe('UNDECIDABLE');
   });
 

@@ -4,14 +4,14 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { DERIVED } from '../../src/effects/steps/generations.ts';
 import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
-import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { ArchiveUnavailable, type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createArchive } from '../../src/records/archive.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { createStepRunner } from '../../src/records/runner.ts';
 import { inFolder } from '../../src/stores/archive/place.ts';
 import { openArchive } from '../../src/stores/archive/segments.ts';
 import type { SegmentStore } from '../../src/stores/open-rows.ts';
-import type { ListQuery, RowStore } from '../../src/stores/port.ts';
+import type { Listed, ListQuery, RowStore } from '../../src/stores/port.ts';
 import { DAY, RETENTION } from '../contract/fixture.ts';
 import {
   admitRequest,
@@ -212,13 +212,13 @@ it.each([false, true])(
 it('a store from a backup is not used beside a newer archive, and takes it in where somebody says so', async () => {
   const verdict = permit([budgetOf(100, 7)], [approvalBy()]);
   const asking = admitRequest({ idempotencyKey: 'asked', verdict });
-  const { approval, failed } = await using(open(), async (store) => {
+  const { approval, asked, failed } = await using(open(), async (store) => {
     const { effect } = await dispatched(store, { idempotencyKey: 'retried' });
     await store.settle(settleRequest(effect, FAILED));
     const waiting = await store.admit(asking);
     if (waiting.kind !== 'pending') throw new Error(waiting.kind);
     expect(await store.budgets(WORKSPACE)).toMatchObject([{ held: 7 }]);
-    return { approval: waiting.approval, failed: effect };
+    return { approval: waiting.approval, asked: waiting.effect, failed: effect };
   });
   const backup = structuredClone(rows);
   await using(open(), async (store) => {
@@ -259,6 +259,11 @@ it('a store from a backup is not used beside a newer archive, and takes it in wh
     expect(await store.admit({ ...asking, effectId: 'eff_again' })).toMatchObject({ kind: 'expired' });
     expect(await store.vote(voteRequest(approval))).toEqual({ kind: 'absent' });
     expect(await store.budgets(WORKSPACE)).toEqual([]);
+    const voided = (await store.effectLedger(WORKSPACE, asked.id)).find(({ kind }) => kind === 'budget.voided');
+    expect(voided?.data).toMatchObject({ holds: [{ amount: 7 }] });
+    // The call of a generation that lasts is not sent again either.
+    const again = await store.preview(admitRequest({ idempotencyKey: `${DERIVED}act`, generationMs: 1e13 }));
+    expect(again).toMatchObject({ kind: 'expired', tombstone: { outcome: { receipt: { jws: 'jws.derived' } } } });
     expect(await archivedByLedger(store)).toMatchObject({ segments: [1, 2] });
     await store.sweep(100);
     expect((await store.effects(WORKSPACE, ANY)).items.length).toBe(6);
@@ -342,6 +347,8 @@ it('what the store does not know the end of stays unknown when the archive is ta
       kind: 'existing',
       effect: { id: unknown.id, life: { state: 'unknown' } },
     });
+    // The segment has it, and its event counts what it stands for.
+    expect(await archivedByLedger(store)).toEqual({ segments: [1], effects: 0 });
   });
 });
 
@@ -541,6 +548,7 @@ it('a segment of effects that people were asked about more than once is one chan
   await using(open(), async (store) => {
     expect(await store.sweep(EFFECTS)).toMatchObject({ aged: EFFECTS, archive: { failure: null } });
     expect(await archivedByLedger(store)).toEqual({ segments: [1], effects: EFFECTS });
+    for (const time of [1, 2, 3]) expect(await store.approval(WORKSPACE, `apr_0_${time}`), String(time)).toBeNull();
   });
 });
 
@@ -585,7 +593,7 @@ const NEWEST: ListQuery = {
 };
 
 it('a look at a list opens four segments, and goes on where it ended', async () => {
-  const SEGMENTS = 7;
+  const SEGMENTS = 9;
   await using(open(), async (store) => {
     for (let n = 0; n < SEGMENTS; n += 1) {
       const { effect } = await dispatched(store, { idempotencyKey: `key-${n}` });
@@ -600,11 +608,92 @@ it('a look at a list opens four segments, and goes on where it ended', async () 
   const counted: SegmentStore = { ...archive, read: (...segment) => ((reads += 1), archive.read(...segment)) };
   const whole = { ...mapStore(rows, () => now), ...ALONE };
   const { whole: store } = createArchive(whole, createStepRunner(whole), counted);
-  const first = await store.list(NEWEST);
-  expect([first.entries.length, first.more, reads]).toEqual([4, true, 4]);
-  const last = first.entries.at(-1);
-  const rest = await store.list({ ...NEWEST, after: last === undefined ? null : { at: last.at, id: last.id } });
-  expect([rest.entries.length, rest.more]).toEqual([SEGMENTS - 4, false]);
+  const look = async (after: ListQuery['after']): Promise<ListQuery['after']> => {
+    const { entries, more } = await store.list({ ...NEWEST, after });
+    looks.push([entries.length, more, reads]);
+    const last = entries.at(-1);
+    return last === undefined ? null : { at: last.at, id: last.id };
+  };
+  const looks: unknown[] = [];
+  const fourth = await look(null);
+  await look(null);
+  await look(await look(fourth));
+  // Eight of them are remembered: who begins again has the newest ones read again.
+  await look(null);
+  expect(looks).toEqual([
+    [4, true, 4],
+    [4, true, 4],
+    [4, true, 8],
+    [1, false, 9],
+    [4, true, 13],
+  ]);
+});
+
+it('a record that is in no archive that is there is not to be had now, and is not said to be none', async () => {
+  const [id = ''] = await using(open(), settledEffects);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), (store) => store.sweep(100));
+  const archive = openArchive(inFolder(folder), 'map', KEY_SEALS);
+  const without: SegmentStore = {
+    ...archive,
+    read: async (...asked) => {
+      const segment = await archive.read(...asked);
+      return segment === null ? null : { ...segment, rows: segment.rows.filter((row) => row.id !== id) };
+    },
+  };
+  const whole = { ...mapStore(rows, () => now), ...ALONE };
+  const options = { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 };
+  for (const [kept, why] of [
+    [without, `The archive has no record of ${id}, which the store says is in it.`],
+    [null, 'store.archive names no place any more'],
+  ] as const)
+    await using(createEffectStore(whole, { ...options, archive: kept }), async (store) => {
+      const read = store.effect(WORKSPACE, id);
+      await expect(read).rejects.toThrow(ArchiveUnavailable);
+      await expect(read).rejects.toThrow(why);
+    });
+});
+
+it.each<[string, ListQuery['order'], Part, Part, number, string]>([
+  ['of one time, by their ids', 'up', [5, 'b'], [5, 'a', 5, 'c'], 9, 'a b c'],
+  ['of one time, newest first', 'down', [5, 'b'], [5, 'c', 5, 'a'], 9, 'c b a'],
+  ['that are too many for one look', 'up', [1, 'a', 3, 'c'], [2, 'b', 4, 'd'], 2, 'a b …'],
+  ['of which one part was cut short', 'up', [1, 'a', 2, 'b', '…'], [5, 'c', 6, 'd'], 9, 'a b …'],
+  ['of which both parts were cut short', 'down', [9, 'a', 7, 'b', '…'], [8, 'c', 3, 'd', '…'], 9, 'a c b …'],
+])('effects here and in the archive are one list: %s', async (_, order, here, there, limit, expected) => {
+  const whole = { ...mapStore(rows, () => now), ...ALONE };
+  const parts: RowStore = { ...whole, list: async ({ list }) => listedOf(list === NEWEST.list ? here : there) };
+  const archive = createArchive(parts, createStepRunner(parts), openArchive(inFolder(folder), 'map', KEY_SEALS));
+  const { entries, more } = await archive.whole.list({ ...NEWEST, order, limit });
+  expect([...entries.map(({ id }) => id), ...(more ? ['…'] : [])].join(' ')).toBe(expected);
+});
+
+/** Times and ids of entries, and `…` where there is more behind them. */
+type Part = readonly (number | string)[];
+
+function listedOf(part: Part): Listed {
+  const entries: Listed['entries'][number][] = [];
+  for (const [index, at] of part.entries())
+    if (typeof at === 'number') entries.push({ at, id: String(part[index + 1]), row: { version: 'v', text: '' } });
+  return { entries, more: part.at(-1) === '…' };
+}
+
+it('rows for people have what is in the archive, also where they are asked for by name', async () => {
+  const [id = ''] = await using(open(), settledEffects);
+  const whole = { ...mapStore(rows, () => now), ...ALONE };
+  const names = [
+    { kind: 'effect', id },
+    { kind: 'effect', id: 'eff_none' },
+  ] as const;
+  const texts = async (of: Pick<RowStore, 'rows'>) =>
+    (await of.rows(WORKSPACE, names)).map((row) => row?.text.split('\n')[0]);
+  const before = await texts(whole);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), (store) => store.sweep(100));
+  expect(await texts(whole)).toEqual(['tombstone', undefined]);
+  const archive = createArchive(whole, createStepRunner(whole), openArchive(inFolder(folder), 'map', KEY_SEALS));
+  // But for its params, which are not kept there.
+  expect((await texts(archive.whole))[0]?.slice(0, 40)).toBe(before[0]?.slice(0, 40));
 });
 
 it('an effect that goes into the archive between the two looks of a list is in it once', async () => {

@@ -97,7 +97,9 @@ it('a step whose rows have changed each time is given up after its sixth run, an
   await runner.run('w', (draft) => put(draft, 'one', 'mine'));
   expect(runner.commits()).toEqual({ done: 1, moved: 5, givenUp: 0 });
   left = 6;
-  await expect(runner.run('w', (draft) => put(draft, 'one', 'mine again'))).rejects.toThrow(StoreUnavailable);
+  const busy = runner.run('w', (draft) => put(draft, 'one', 'mine again'));
+  await expect(busy).rejects.toThrow(StoreUnavailable);
+  await expect(busy).rejects.toThrow('Send the same call again.');
   expect(runner.commits()).toEqual({ done: 1, moved: 11, givenUp: 1 });
   expect(await runner.peek('w', (draft) => draft.row('k', 'one')?.text)).toBe('other 0');
 });
@@ -122,6 +124,93 @@ it('a change that nobody knows the outcome of is not taken to be made, and holds
   expect(new Set(seen)).toEqual(new Set(['there']));
   await runner.close();
   await expect(runner.run('w', (draft) => put(draft, 'one', 'late'))).rejects.toThrow('The store is closed.');
+});
+
+it('a first look at a workspace that fails is made again by the next step', async () => {
+  const store = mapStore(emptyRows(), () => 1000);
+  let isAway = true;
+  const away: RowStore = {
+    ...store,
+    read: (...asked) => (isAway ? Promise.reject(new StoreUnavailable('away')) : store.read(...asked)),
+  };
+  const runner = createStepRunner(away);
+  await expect(runner.run('w', (draft) => put(draft, 'one', 'lost'))).rejects.toThrow('away');
+  isAway = false;
+  await runner.run('w', (draft) => put(draft, 'one', 'there'));
+  expect(await runner.peek('w', (draft) => draft.row('k', 'one')?.text)).toBe('there');
+});
+
+it('the time of a step never goes back behind what the store has said, whichever answer comes last', async () => {
+  let clock = 1_000;
+  const store = mapStore(emptyRows(), () => clock);
+  const said = [9_000, 5_000, 7_000];
+  const runner = createStepRunner({
+    ...store,
+    read: async (...asked) => ({ ...(await store.read(...asked)), now: said.shift() ?? 0 }),
+  });
+  const seen: number[] = [];
+  await runner.peek('w', (draft) => {
+    seen.push(draft.now);
+    draft.row('k', 'one');
+    draft.row('k', 'other');
+  });
+  expect(new Set(seen)).toEqual(new Set([9_000]));
+  clock = 12_000;
+  await runner.run('w', (draft) => seen.push(draft.now));
+  expect(seen.at(-1)).toBe(12_000);
+});
+
+it('a new epoch is that of the next change, whether the store said it with a refusal or with what was made', async () => {
+  const rows = emptyRows();
+  const store = mapStore(rows, () => 1000);
+  const epochs: number[] = [];
+  const runner = createStepRunner({
+    ...store,
+    commit(change) {
+      epochs.push(change.epoch);
+      return store.commit(change);
+    },
+  });
+  await runner.run('w', (draft) => put(draft, 'one', 'there'));
+  rows.epoch = 2;
+  await runner.run('w', (draft) => put(draft, 'one', 'after a fail-over'));
+  expect(epochs).toEqual([1, 1, 2]);
+});
+
+it('what makes no sense beside a change that is under way is judged by what the store has', async () => {
+  const store = mapStore(emptyRows(), () => 1000);
+  let goOn = (): void => {};
+  const held = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  let reads = 0;
+  const runner = createStepRunner({
+    ...store,
+    read: (...asked) => ((reads += 1), store.read(...asked)),
+    commit: (change) => held.then(() => store.commit(change)),
+  });
+  const writing = runner.run('w', (draft) => put(draft, 'one', 'there'));
+  await expect.poll(() => reads).toBeGreaterThan(0);
+  expect(await runner.peek('w', both)).toBe('none');
+  expect(reads).toBeLessThan(10);
+  goOn();
+  await writing;
+});
+
+it('who closes waits for what is under way', async () => {
+  const store = mapStore(emptyRows(), () => 1000);
+  let goOn = (): void => {};
+  const held = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const runner = createStepRunner({ ...store, commit: (change) => held.then(() => store.commit(change)) });
+  const order: string[] = [];
+  const writing = runner.run('w', (draft) => put(draft, 'one', 'there')).then(() => order.push('made'));
+  const closing = runner.close().then(() => order.push('closed'));
+  for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  goOn();
+  await Promise.all([writing, closing]);
+  expect(order).toEqual(['made', 'closed']);
 });
 
 it('a step that asks for more and more is given up after two hundred reads', async () => {

@@ -1,7 +1,11 @@
 import { expect, it } from 'vitest';
 import type { EffectStore } from '../../src/effects/store.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
+import { pauseRows, policyRows } from '../../src/records/control-rows.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
-import type { RowStore } from '../../src/stores/port.ts';
+import { brainRows } from '../../src/records/entities.ts';
+import { apiKeyRows } from '../../src/records/installation.ts';
+import type { RowStore, Watched } from '../../src/stores/port.ts';
 import { RETENTION } from '../contract/fixture.ts';
 import {
   admitRequest,
@@ -13,6 +17,7 @@ import {
   permit,
   reservationRequest,
   settleRequest,
+  UNKNOWN,
   voteRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
@@ -89,6 +94,66 @@ it('a sweep leaves an effect of which another attempt was made since it found it
   await sweeping.sweep(100);
   expect(hasHappened()).toBe(true);
   expect(await other.effect(WORKSPACE, effect.id)).toMatchObject({ attempt: 2, life: { state: 'committed' } });
+});
+
+it.each([
+  ['demo', 'other'],
+  ['other', 'demo'],
+])(
+  'a sweep tells since when an outcome is unknown, and how many are past their age, in all workspaces: %s',
+  async (first, second) => {
+    const { other, advance } = twoGateways();
+    const made: number[] = [];
+    for (const workspace of [first, second]) {
+      const { effect } = await dispatched(other, { workspace });
+      await other.settle(settleRequest(effect, UNKNOWN));
+      made.push(effect.createdAt);
+      advance(60_000);
+    }
+    expect(await other.sweep(100)).toMatchObject({ oldestUnknown: made[0], unsettled: 0 });
+    advance(RETENTION.effectsMs);
+    expect(await other.sweep(100)).toMatchObject({ oldestUnknown: made[0], unsettled: 2 });
+  },
+);
+
+it('granted requests are found in all workspaces, and no more than were asked for', async () => {
+  const { other } = twoGateways();
+  const verdict = permit([], [approvalBy()]);
+  for (const workspace of ['demo', 'elsewhere'])
+    for (let n = 0; n < 2; n += 1) {
+      const asked = await other.admit(admitRequest({ workspace, verdict }));
+      if (asked.kind !== 'pending') throw new Error(asked.kind);
+      await other.vote(voteRequest(asked.approval, { workspace }));
+    }
+  const found = async (limit: number) => (await other.grantedApprovals(limit)).map(({ workspace }) => workspace);
+  expect(await found(100)).toEqual(['demo', 'demo', 'elsewhere', 'elsewhere']);
+  expect(await found(3)).toEqual(['demo', 'demo', 'elsewhere']);
+});
+
+it('whoever listens hears what a store says, also where it says only that some of it may have been missed', async () => {
+  let say: (changed: Watched) => void = () => undefined;
+  const whole = { ...mapStore(emptyRows(), () => 1_000), ...ALONE };
+  const options = { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 };
+  const store = createEffectStore({ ...whole, watch: (_, listener) => void (say = listener) }, options);
+  await dispatched(store);
+  const heard: unknown[] = [];
+  store.onKeysChanged((handles) => heard.push(handles));
+  store.onPolicyChanged(() => heard.push('policies'));
+  store.onPausesChanged((workspace) => heard.push(`pauses of ${workspace}`));
+  store.onEntitiesChanged((workspace) => heard.push(`entities of ${workspace}`));
+  const heardOf = (kind: string, workspace: string | null, id: string | null): readonly unknown[] => {
+    say({ kind, workspace, id });
+    return heard.splice(0);
+  };
+  expect(heardOf(apiKeyRows.kind, INSTALLATION, 'key_abc')).toEqual([['abc']]);
+  expect(heardOf(apiKeyRows.kind, null, null)).toEqual([null]);
+  for (const workspace of [INSTALLATION, null]) expect(heardOf(policyRows.kind, workspace, null)).toEqual(['policies']);
+  // Those of workspaces follow the one of the installation.
+  expect(heardOf(policyRows.kind, WORKSPACE, 'only')).toEqual([]);
+  expect(heardOf(pauseRows.kind, 'other', 'only')).toEqual(['pauses of other']);
+  expect(heardOf(pauseRows.kind, null, null)).toEqual([`pauses of ${WORKSPACE}`]);
+  expect(heardOf(brainRows.kind, 'other', 'only')).toEqual(['entities of other']);
+  expect(heardOf(brainRows.kind, null, null)).toEqual([`entities of ${WORKSPACE}`]);
 });
 
 it('what was given back since a sweep found it over is given back once', async () => {

@@ -1,4 +1,5 @@
 import { chmod, mkdtemp, open as openFile, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { createHash, type KeyObject } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
@@ -142,6 +143,11 @@ describe('key files', () => {
     ]);
   });
 
+  it('that are there and cannot be read are not said to be missing: another would be made', async () => {
+    await symlink(file('loop'), file('loop'));
+    await expect(readKeyFile(file('loop'))).rejects.toThrow(`${file('loop')} cannot be read (ELOOP).`);
+  });
+
   it('say which folder cannot be written', async () => {
     await writeFile(file('plain'), '');
     const folder = file('plain');
@@ -162,6 +168,26 @@ describe('derived keys', () => {
   });
 });
 
+it('keys and seals are the same in every version: stores are full of what was made with them', async () => {
+  const master = Buffer.from(Array.from({ length: 32 }, (_, at) => at * 7 + 3));
+  await writeFile(file('known'), master.toString('base64url'), { mode: 0o600 });
+  const { keyPepper, fingerprintKey, marks, keySeals, policySeals, openText } = await open(file('known'));
+  const digest = (key: KeyObject): string => createHash('sha256').update(key.export()).digest('base64url');
+  expect([digest(keyPepper), digest(fingerprintKey('demo')), ...marks, policySeals.seal('v1')]).toEqual([
+    'uqO98W1XZY5IB7xK8nekQX5wLBDnmxCxowj-l4onaMI',
+    '38QncH5aI3t_Ewgq0LUsd5M4PH2yxCGDAh8IRMWjNK0',
+    'xLq1TcC-1U2-PkKjUCi-IjAHYYPqH1RVSi5xOjafOfM',
+    '_FtiDZRpDGNHhlD1X4dWrDu6gsoPoNz6wv1INbfHnqw',
+  ]);
+  expect(keySeals.sealRow('pauses demo', 'text')).toBe('mog1Xg.Bb4ZVnGTUAv8IUDHn1xUHcZAYk_Vk2xcvtzo7E3h3_c');
+  const of = { what: 'result', workspace: 'demo', of: 'eff_1', part: 0 } as const;
+  for (const sealed of [
+    'AefkqdEFBQUFBQUFBQUFBQUAAAAAAAAAAAAAAABLonOszGpO9JP9sy2P0GEvQE6dJw',
+    'AufkqdH4DyFXPOs-5CGd3pQAAAAAAAAAAAAAAAGaIBdPAHu7Z3I03SUdQQEGNsi93w',
+  ])
+    expect(openText(sealed, of)).toBe('text');
+});
+
 const texts = fc.dictionary(fc.string(), fc.string());
 const headers = fc.record({ sent: texts, bound: texts });
 
@@ -173,7 +199,18 @@ describe('seals', () => {
         fc.dictionary(fc.string(), fc.jsonValue()),
         fc.string(),
         fc.string(),
-        fc.record({ headers, files: texts, requestIp: fc.ipV4() }, { requiredKeys: [] }),
+        fc.record(
+          {
+            stateCheck: fc.jsonValue(),
+            claimId: fc.string(),
+            reservationId: fc.string(),
+            requestIp: fc.ipV4(),
+            headers,
+            files: texts,
+            asked: texts,
+          },
+          { requiredKeys: [] },
+        ),
         (params, workspace, effectId, more) => {
           const content: SealedParams = {
             ...JSON.parse(JSON.stringify({ ...plain, params, ...more })),
@@ -339,6 +376,26 @@ it('the seal of a key does not depend on the order in which a store gives the fi
   const { id, ...others } = record;
   expect(keySeals.judge({ id, ...others }, seal)).toBe('sound');
   expect(keySeals.judge({ ...others, id }, seal)).toBe('sound');
+});
+
+it('a seal of a secret that is not here fits nothing, though it may be sound; nor does a part of one', async () => {
+  const [here, elsewhere] = [(await open(file('here'))).keySeals, (await open(file('elsewhere'))).keySeals];
+  const { record } = shelve(keyShelf(), 'account');
+  const [own, foreign] = [here.seal(record), elsewhere.seal(record)];
+  const [id = ''] = own.split('.');
+  expect([own, foreign, `${id}.AAAA`, `${id}.`, id, '', undefined].map((seal) => here.judge(record, seal))).toEqual([
+    'sound',
+    'unknown_secret',
+    ...Array(5).fill('forged'),
+  ]);
+  expect([own, foreign].map((seal) => here.fits(record, seal))).toEqual([true, false]);
+  const rows = [here, elsewhere].map((of) => of.sealRow('pauses demo', 'text'));
+  expect(rows.map((seal) => here.judgeRow('pauses demo', 'text', seal))).toEqual(['sound', 'unknown_secret']);
+  expect(rows.map((seal) => here.fitsRow('pauses demo', 'text', seal))).toEqual([true, false]);
+  // While a secret is being rotated out its seals fit, and new ones are of the secret that comes.
+  const both = (await open(file('elsewhere'), [file('here')])).keySeals;
+  expect([own, foreign].map((seal) => both.fits(record, seal))).toEqual([true, true]);
+  expect(elsewhere.fits(record, both.seal(record))).toBe(true);
 });
 
 it('the seal of a proposal is none of a version in force, and the other way round', async () => {

@@ -7,7 +7,9 @@ import {
   encodeCall,
   encodeLife,
   encodeOutcome,
+  encodeStages,
   encodeTerms,
+  stagesOf,
 } from '../../src/records/effect-text.ts';
 import type { Answered, KeptResult } from '../../src/effects/model/answer.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
@@ -98,6 +100,43 @@ describe('the texts of an effect', () => {
     expect(encodeCall({ ...asked, actor: { ...asked.actor, agentId: 'other' } })).toContain('"other"');
     expect(encodeCall({ ...asked, action: { ...asked.action, target: 'other' } })).toContain('"other"');
     expect(encodeCall({ ...asked, metadata: { other: 1 } })).toContain('"other"');
+  });
+
+  it('have the numbers that stages and their states have in every store', () => {
+    const stages = [
+      ['authenticate', 'passed'],
+      ['validate', 'refused'],
+      ['identity', 'failed'],
+      ['permission', 'unknown'],
+      ['policy', 'waiting'],
+      ['admission', 'skipped'],
+      ['approval', 'passed'],
+      ['state_check', 'passed'],
+      ['execute', 'passed'],
+      ['receipt', 'passed'],
+      ['settle', 'passed'],
+    ] as const;
+    const all = stages.map(([stage, status]) => ({ stage, status, startedAt: 7, durationMs: 1, detail: null }));
+    const text =
+      '[[0,0,7,1],[1,1,0,1],[2,2,0,1],[3,3,0,1],[4,4,0,1],[5,5,0,1],[6,0,0,1],[7,0,0,1],[8,0,0,1],[9,0,0,1],[10,0,0,1]]';
+    expect(encodeStages(all, 0)).toBe(text);
+    expect(stagesOf(JSON.parse(text))).toEqual(all);
+    for (const unknown of [
+      [11, 0, 7, 1],
+      [0, 6, 7, 1],
+    ] as const)
+      expect(() => stagesOf([unknown])).toThrow('no stage of an effect has the numbers');
+  });
+
+  it('of which one is lost are no effect', () => {
+    const record = recordSaying('x', true);
+    const texts = { call: encodeCall(record), terms: encodeTerms(record), life: encodeLife(record, 1) };
+    expect(() => decodeEffect({ ...texts, known: null })).toThrow('a settled effect has lost its outcome');
+    const receipt = { id: 'rcp_1', jws: `eyJh.${Buffer.from('{"v":1}').toString('base64url')}.c2ln` };
+    const { outcome } = encodeOutcome({ evidence, receipt, result: null });
+    expect(() => decodeOutcome({ outcome, payload: null })).toThrow('a receipt has lost its payload');
+    const without = encodeOutcome({ evidence, receipt: null, result: null });
+    expect(() => decodeEffect({ ...texts, known: without })).toThrow('a committed effect has lost its receipt');
   });
 
   it('keep the payload of a receipt as the text that it is, on one line', () => {
