@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { MAX_ATTEMPTS } from '../../src/effects/steps/lifecycle.ts';
 import type { Deny } from '../../src/effects/model/verdict.ts';
+import type { AdmitRequest } from '../../src/effects/store.ts';
 import { type Capabilities, type OpenStore, RETENTION, useStore } from './fixture.ts';
 import {
   admitRequest,
@@ -237,6 +238,31 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.admit(changed)).toMatchObject({ kind: 'existing', safeToRetry: false });
     });
 
+    it('does not repeat it where evidence has closed the key, and says that it is not safe', async () => {
+      const again = { idempotencyKey: 'k', times: { idempotentForMs: 60_000 } };
+      const first = await dispatched(at.store, again);
+      await at.store.settle(settleRequest(first.effect, FAILED));
+      const second = await dispatched(at.store, again);
+      expect(await at.store.settle(settleRequest(first.effect, committed()))).toMatchObject({ contradiction: true });
+      await at.store.settle(settleRequest(second.effect, UNKNOWN));
+      expect(await at.store.admit(admitRequest(again))).toMatchObject({
+        kind: 'existing',
+        safeToRetry: false,
+        effect: { attempt: 2, closed: true, life: { state: 'unknown' } },
+      });
+    });
+
+    it('has the metadata that the latest attempt brought, and the earlier where that brought none', async () => {
+      const attempt = async (metadata: AdmitRequest['metadata']) => {
+        const { effect } = await dispatched(at.store, { idempotencyKey: 'k', metadata });
+        await at.store.settle(settleRequest(effect, FAILED));
+        return (await at.store.effect(WORKSPACE, effect.id))?.metadata;
+      };
+      expect(await attempt({ ticket: 7 })).toEqual({ ticket: 7 });
+      expect(await attempt(null)).toEqual({ ticket: 7 });
+      expect(await attempt({ ticket: 8 })).toEqual({ ticket: 8 });
+    });
+
     it('repeats nothing while it is paused, and lets it be repeated afterwards', async () => {
       const again = { idempotencyKey: 'k', times: { idempotentForMs: 60_000 } };
       const { effect } = await dispatched(at.store, again);
@@ -411,6 +437,14 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       const verdict = permit([budgetOf(100, 1, { window })]);
       at.advance(1_000);
       expect(await at.store.admit(admitRequest({ verdict }))).toMatchObject({ kind: 'stale' });
+    });
+
+    at.timed('refuses a budget window that has not begun yet: another gateway is ahead', async () => {
+      const window = { kind: 'calendar', start: at.now() + 1, end: at.now() + 1_000 } as const;
+      const request = admitRequest({ verdict: permit([budgetOf(100, 1, { window })]) });
+      expect(await at.store.admit(request)).toMatchObject({ kind: 'stale' });
+      at.advance(1);
+      expect(await at.store.admit(request)).toMatchObject({ kind: 'dispatch' });
     });
 
     it('previews what admission would answer, and writes nothing', async () => {

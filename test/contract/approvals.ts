@@ -444,6 +444,15 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
     });
 
+    it('says in the ledger that a call gave back what it held while it waited, where it needs no budget by now', async () => {
+      const obligations = [budgetOf(100, 60)];
+      const { effect } = await pending({ idempotencyKey: 'k', verdict: { ...asking(), obligations } });
+      await dispatched(at.store, { idempotencyKey: 'k', approvalDigest: '', verdict: permit() });
+      const events = await at.store.effectLedger(WORKSPACE, effect.id);
+      expect(events.at(-1)).toMatchObject({ kind: 'budget.voided', data: { holds: [{ amount: 60 }] } });
+      expect(await at.store.budgets(WORKSPACE)).toEqual([]);
+    });
+
     it('lets at most twenty effects of an agent wait', async () => {
       for (let waiting = 0; waiting < 20; waiting += 1) await pending();
       expect(await at.store.admit(admitRequest({ verdict: asking() }))).toMatchObject({

@@ -170,6 +170,38 @@ export function describeLedger(open: OpenStore, capabilities: Capabilities): voi
       expect(next).toMatchObject({ kind: 'effect.admitted' });
     });
 
+    at.timed('counts a storm of conflicts under one key instead of writing each', async () => {
+      await dispatched(at.store, { idempotencyKey: 'k' });
+      for (let n = 0; n < 40; n += 1)
+        await at.store.admit(admitRequest({ idempotencyKey: 'k', fingerprint: `other ${n}` }));
+      at.advance(1_000);
+      await at.store.sweep(1);
+      const events = (await all()).slice(1);
+      expect(events).toHaveLength(11);
+      expect(events.at(-1)).toMatchObject({ kind: 'effect.conflict', data: { repeated: 30 } });
+    });
+
+    it('says of an admission and of a refusal by which policy and rules, and what policy looked at', async () => {
+      const matched = [
+        { rule: 'payments/refunds', effect: 'constrain', unknown: [] },
+        { rule: 'payments/rate', effect: 'allow', unknown: [] },
+      ] as const;
+      const shadow = ['payments/next'];
+      const entities = [{ type: 'customer', id: '42', version: 0, digest: '' }] as const;
+      await at.store.activatePolicy('v2', []);
+      const seen = { policy: 'v2', pauses: 0 };
+      const trace = { ...permit().trace, policyVersion: 'v2', matched, shadow, entities };
+      await dispatched(at.store, { seen, verdict: { ...permit(), trace } });
+      const reason = { code: 'rule_denied', message: '-', rule: 'payments/noon' } as const;
+      const verdict = { kind: 'deny', decision: 'denied_policy', reason, trace } as const;
+      await at.store.admit(admitRequest({ seen, verdict }));
+      const looked = { policy_version: 'v2', entities: [{ type: 'customer', id: '42', version: 0 }] };
+      expect((await all()).filter(({ effectId }) => effectId !== null)).toMatchObject([
+        { kind: 'effect.admitted', data: { rules: ['payments/refunds', 'payments/rate'], shadow, ...looked } },
+        { kind: 'effect.denied', data: { code: 'rule_denied', rule: 'payments/noon', ...looked } },
+      ]);
+    });
+
     at.timed('counts what one API key that may not act is refused, whoever and whatever it names', async () => {
       const reason = { code: 'unknown_agent', message: 'There is no such agent.' } as const;
       const verdict = { kind: 'deny', decision: 'denied_identity', reason, trace: permit().trace } as const;

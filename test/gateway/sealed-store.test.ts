@@ -180,6 +180,7 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
   ],
   ['others to decide as well', ({ requirements }) => ({ requirements: first(requirements, { escalate: SOON }) })],
   ['no vote', () => ({ votes: [] })],
+  ['no vote, and was used', () => ({ votes: [], status: 'used' })],
   ['a vote without a seal', ({ votes }) => ({ votes: votes.map(({ seal: _seal, ...vote }) => vote) })],
   ['a vote of another user', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, user: 'tom' })) })],
   ['a vote with another comment', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, comment: 'yes' })) })],
@@ -193,7 +194,10 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
     const edited = sealedStore({ ...plain, approval: async () => record }, secrets, undefined, (of) => seen.push(of));
     return edited.approval(WORKSPACE, record.id);
   };
-  expect(await read(kept)).not.toHaveProperty('isForged');
+  const opened = await read(kept);
+  expect(opened).not.toHaveProperty('isForged');
+  // What vouches for a vote is for the gateway alone.
+  expect(opened?.votes.map(({ user, seal }) => [user, seal])).toEqual([['maria', undefined]]);
   expect(seen).toEqual([]);
   expect(await read({ ...kept, ...change(kept, other) })).toMatchObject({ id: kept.id, isForged: true });
   expect(seen).toEqual([`approval ${WORKSPACE} ${kept.id}`]);
@@ -369,8 +373,19 @@ it('what another secret sealed, or what was moved to another record, is not show
   const { effect } = await dispatched(store);
   await store.settle(settleRequest(effect, outcome()));
   const other = sealedStore(plain, await openSecrets({ masterFile: join(folder, 'other'), previous: [] }));
-  const seen = await other.effect(WORKSPACE, effect.id);
-  expect(seen).toMatchObject({ life: { state: 'committed', result: { status: 201, body: { kind: 'sealed' } } } });
+  const sealedLife = { life: { state: 'committed', result: { status: 201, body: { kind: 'sealed' } } } };
+  expect(await other.effect(WORKSPACE, effect.id)).toMatchObject(sealedLife);
+  const kept = await plain.effect(WORKSPACE, effect.id);
+  if (kept === null) throw new Error('it is kept');
+  for (const moved of [{ id: 'eff_other' }, { workspace: 'other' }]) {
+    const moving = sealedStore({ ...plain, effect: async () => ({ ...kept, ...moved }) }, secrets);
+    expect(await moving.effect(WORKSPACE, effect.id)).toMatchObject(sealedLife);
+  }
+  const asked = (await waits([approvalBy({ summary: SUMMARY })])).approval;
+  expect(await other.approval(WORKSPACE, asked.id)).toMatchObject({
+    isForged: true,
+    requirements: [{ summary: '(the summary cannot be read)' }],
+  });
   const bound = { what: 'approval', workspace: WORKSPACE, of: 'apr_1', part: 0 } as const;
   const sealed = secrets.sealText('a', bound);
   expect(secrets.openText(sealed, bound)).toBe('a');
@@ -439,6 +454,13 @@ it('a changed question is sealed anew, and votes of before the change do not cou
   expect(await shown({ ...kept, votes: [...asked.votes, ...kept.votes], status: 'granted' })).toBe(true);
   const { changed: _changed, ...unchanged } = kept;
   expect(await shown({ ...asked, votes: [...asked.votes, ...kept.votes], status: 'granted' })).toBe(true);
+  // Votes of older versions name no question: the id of the request did, while nobody could change it.
+  const older = ({ seal: _seal, ...vote }: Vote): Vote => {
+    const text = JSON.stringify([vote.user, vote.keyId, vote.verdict, vote.comment, vote.requirements]);
+    return { ...vote, seal: secrets.sealText(text, { what: 'vote', workspace: WORKSPACE, of: kept.id, part: 0 }) };
+  };
+  expect(await shown({ ...asked, votes: asked.votes.map(older) })).toBeUndefined();
+  expect(await shown({ ...kept, votes: kept.votes.map(older) })).toBe(true);
   expect(await shown({ ...unchanged, digest: asked.digest })).toBe(true);
   const [requirement] = kept.requirements;
   if (requirement === undefined) throw new Error('somebody is asked');
@@ -459,6 +481,18 @@ it('whatever answers with a record opens it', async () => {
   expect(await store.admit(request)).toMatchObject({ kind: 'pending', approval: { requirements: opened } });
   await store.vote(voteRequest(approval));
   expect(await store.admit(request)).toMatchObject({ kind: 'dispatch', approval: { requirements: opened } });
+  const given = await granted();
+  const reason = { code: 'agent_disabled', message: 'The agent is disabled.' } as const;
+  const actor = { type: 'gateway', id: 'approvals' } as const;
+  expect(
+    await store.giveUp({
+      workspace: WORKSPACE,
+      approvalId: given.id,
+      decision: 'denied_identity',
+      reason,
+      actor,
+    }),
+  ).toMatchObject({ kind: 'given_up', approval: { requirements: [{ summary: approvalBy().summary }, {}] } });
 
   const { effect } = await dispatched(store);
   const settle = settleRequest(effect, outcome());
@@ -486,6 +520,10 @@ it('each step is measured once, done or failed; rules in shadow count once for a
   if (admitted.kind !== 'dispatch') throw new Error(admitted.kind);
   expect((await measured.admit(request)).kind).toBe('existing');
   expect(shadowed).toEqual(['set/tried']);
+  const asking = admitRequest({ verdict: { ...verdict, approvals: [approvalBy()] } });
+  for (let times = 0; times < 2; times += 1) expect((await measured.admit(asking)).kind).toBe('pending');
+  expect(shadowed).toEqual(['set/tried', 'set/tried']);
+  steps.splice(1, 2);
   await measured.settle(settleRequest(admitted.effect, outcome()));
   expect(steps).toEqual(['admit done', 'admit done', 'stages 1', 'settle done']);
   const away = new Error('away');
@@ -538,6 +576,10 @@ it('calls are let in by what a gateway allowed ahead; by what something else wro
     ]),
   );
   expect(await listening.allowance(WORKSPACE, 'alw_written')).toMatchObject({ isForged: true });
+  const actor = { type: 'user', id: 'omar' } as const;
+  expect(await listening.revokeAllowance({ workspace: WORKSPACE, id: 'alw_written', by: 'omar', actor })).toMatchObject(
+    { kind: 'revoked', allowance: { isForged: true } },
+  );
   expect(new Set(heard.filter((record) => record.startsWith('allowance')))).toEqual(
     new Set([`allowance ${WORKSPACE} alw_written`]),
   );
