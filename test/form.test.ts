@@ -79,7 +79,7 @@ const longIn = (part: readonly Measured[]): readonly string[] => part.flatMap(({
  * status. The goal for `src` and `packages` is 58,000 lines, 30 long functions, 950 types, and no long file anywhere.
  */
 const CEILINGS: readonly (readonly [what: string, ceiling: number, measured: number | readonly string[]])[] = [
-  ['lines in src and packages', 98_075, sum(core.map(({ lines }) => lines))],
+  ['lines in src and packages', 98_022, sum(core.map(({ lines }) => lines))],
   ['lines in client and console', 6_636, sum(outer.map(({ lines }) => lines))],
   ['functions longer than 70 lines in src and packages', 28, longIn(core)],
   ['functions longer than 70 lines in client and console', 13, longIn(outer)],
