@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { isLoopback } from '../config/resolve-webhooks.ts';
 import { type CliContext } from './command.ts';
 import { CLIENTS, type ClientName, snippetFor } from './mcp/client-snippets.ts';
 import { type KeyOptions, keySource, readKey, toMcpUrl, withKeyOptions } from './mcp/key.ts';
@@ -77,8 +78,4 @@ function toName(text: string): string {
   if (!/^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(text))
     throw new InvalidArgumentError('Letters, digits, "-" and "_", at most 64.');
   return text;
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host);
 }

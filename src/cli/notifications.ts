@@ -41,8 +41,11 @@ export function addNotifications(program: Command, { terminal }: CliContext): vo
     .action(async (ids: readonly string[], options: GatewayAccess) => {
       const svc = await connect(options);
       const resent: NotificationDelivery[] = [];
-      for (const id of ids) resent.push(await svc.notifications.resend(id));
-      if (options.json) return terminal.out(json(wire({ notifications: resent })));
-      terminal.out(`To be sent again: ${resent.map(({ id }) => id).join(', ')}`);
+      for (const id of ids) {
+        resent.push(await svc.notifications.resend(id));
+        // At once: the next one may fail.
+        if (!options.json) terminal.out(`To be sent again: ${id}`);
+      }
+      if (options.json) terminal.out(json(wire({ notifications: resent })));
     });
 }

@@ -54,10 +54,13 @@ export function addPauses(program: Command, { terminal, exit }: CliContext): voi
         return terminal.out(`${table(['pause', 'scope', 'until', 'reason'], rows)}\nLift one with: svc resume <pause>`);
       }
       const ids = id === undefined ? pauses.map((pause) => pause.id) : [id];
-      for (const each of ids) await svc.pauses.lift(each);
-      terminal.out(
-        options.json ? json({ lifted: ids }) : ids.length === 0 ? 'Nothing is paused.' : `Lifted: ${ids.join(', ')}`,
-      );
+      for (const each of ids) {
+        await svc.pauses.lift(each);
+        // At once: the next one may fail.
+        if (!options.json) terminal.out(`Lifted: ${each}`);
+      }
+      if (options.json) terminal.out(json({ lifted: ids }));
+      else if (ids.length === 0) terminal.out('Nothing is paused.');
     });
 }
 

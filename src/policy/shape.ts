@@ -60,8 +60,11 @@ function hasOneShape(
   if (flat.some((branch) => hasShape(branch, value, path, quiet))) return true;
   const type = typeOf(value);
   const alike = flat.filter((branch) => branch.type === type || (branch.type === 'number' && type === 'integer'));
-  const [only] = alike;
-  const isOneWay = only !== undefined && alike.length === 1;
+  // Of several kinds of map, the one that has a field of this one is meant.
+  const names = alike.length > 1 && isMap(value) ? Object.keys(value) : null;
+  const meant = names === null ? alike : alike.filter((one) => names.some((name) => memberShape(one, name) !== undefined));
+  const [only] = meant;
+  const isOneWay = only !== undefined && meant.length === 1;
   // If a text fits none of several alternatives, the rule for one of them would be a misleading message.
   if (isOneWay && (type !== 'string' || shape.title === undefined)) return hasShape(only, value, path, report);
   const expected = shape.title ?? flat.map(described).join(' or ');

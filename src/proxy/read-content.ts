@@ -53,26 +53,19 @@ function ofJson(parsed: StrictJson): ReadContent {
   return { ok: false, code: 'invalid_json', path: '', message: `${where}${parsed.message}` };
 }
 
-interface Kind {
-  readonly form: RegExp;
-  /** For messages. */
-  readonly media: string;
-}
-
-const KINDS: Readonly<Record<BodyType, Kind>> = {
-  json: { form: /^application\/(?:[\w.+-]+\+)?json$/, media: 'application/json' },
-  form: { form: /^application\/x-www-form-urlencoded$/, media: 'application/x-www-form-urlencoded' },
-  multipart: { form: /^multipart\/form-data$/, media: 'multipart/form-data' },
-  // Must be the last one: it matches every type.
-  opaque: { form: /^/, media: 'any type' },
-};
-
-const DECLARED: Readonly<Record<BodyType, string>> = {
-  json: 'body_type: json',
-  form: 'body_type: form',
-  multipart: 'body_type: multipart',
-  opaque: 'body_type: opaque and body_as: body',
-};
+/** `media` is for messages; `declared` is how a tool says that it takes this kind. */
+const KINDS: Readonly<Record<BodyType, { readonly form: RegExp; readonly media: string; readonly declared: string }>> =
+  {
+    json: { form: /^application\/(?:[\w.+-]+\+)?json$/, media: 'application/json', declared: 'body_type: json' },
+    form: {
+      form: /^application\/x-www-form-urlencoded$/,
+      media: 'application/x-www-form-urlencoded',
+      declared: 'body_type: form',
+    },
+    multipart: { form: /^multipart\/form-data$/, media: 'multipart/form-data', declared: 'body_type: multipart' },
+    // Must be the last one: it matches every type.
+    opaque: { form: /^/, media: 'any type', declared: 'body_type: opaque and body_as: body' },
+  };
 
 /** The last type of a body that a tool took without a coding. */
 const taken = new WeakMap<HttpTool, string>();
@@ -90,7 +83,7 @@ export function contentFault(
   const media = mediaType(type);
   if (!KINDS[bodyType].form.test(media)) {
     const other = BODY_TYPES.find((one) => KINDS[one].form.test(media));
-    const line = other === undefined ? '' : ` To take this one, add ${DECLARED[other]} to its request.`;
+    const line = other === undefined ? '' : ` To take this one, add ${KINDS[other].declared} to its request.`;
     const what = media === '' ? 'a body without Content-Type' : media.slice(0, 100);
     return problemOf(
       'unsupported_media_type',

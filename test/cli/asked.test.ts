@@ -898,8 +898,23 @@ test('svc notifications: each has why it was not taken, and when it is tried nex
   expect(out).toMatch(new RegExp(`dlv_2 +pause\\.set +ops +dead +4 +it answered 503 +${ended}`));
   asked = [];
   answerTo = (url) => ({ id: url.split('/').at(-2) });
-  expect((await svc('notifications', 'resend', 'dlv_1', 'dlv_2', ...to)).out).toBe('To be sent again: dlv_1, dlv_2');
+  const { out: resent } = await svc('notifications', 'resend', 'dlv_1', 'dlv_2', ...to);
+  expect(resent).toBe('To be sent again: dlv_1\nTo be sent again: dlv_2');
   expect(asked).toEqual(['dlv_1', 'dlv_2'].map((id) => `POST /v1/beta/notifications/${id}/resend {}`));
+});
+
+test('what was done before something failed is told: of pauses that were lifted, and of notifications that are sent again', async () => {
+  const failAt = (last: string, value: object) => (url: string) => {
+    if (url.includes(last)) gateway.closeAllConnections();
+    return value;
+  };
+  answerTo = failAt('dlv_2', { id: 'dlv_1' });
+  const resent = await svc('notifications', 'resend', 'dlv_1', 'dlv_2', ...to);
+  expect([resent.out, resent.code]).toEqual(['To be sent again: dlv_1', 2]);
+  const paused = ['pau_1', 'pau_2'].map((id) => ({ id, scope: { workspace: true }, until: null, reason: 'r' }));
+  answerTo = failAt('pau_2', { pauses: paused });
+  const lifted = await svc('resume', '--all', ...to);
+  expect([lifted.out, lifted.code]).toEqual(['Lifted: pau_1', 2]);
 });
 
 test('svc policy history and proposals: who, and why, or which files', async () => {

@@ -69,7 +69,7 @@ test.each<[what: string, most: number, text: (count: number) => string, said: st
     64,
     (length) =>
       `${HEAD}entities: { e: { type: ${'t'.repeat(length)}, id: params.x } }\nrules: [ { id: r, effect: allow } ]\n`,
-    "'e' must be { type, id } or { of, link }",
+    "'type' has 65 characters; at most 64 are allowed",
   ],
   [
     'characters of a reason',
