@@ -188,13 +188,14 @@ function spoiltTruth(
 ): boolean | undefined | 'any' {
   const { name, negated, ifAbsent } = readOperator(leaf.operator);
   const isBlock = name === 'some' || name === 'every';
-  if (type === null || leaf.fact !== param) {
-    if (name === 'exists') return (leaf.value === false) !== negated;
+  // An object or a list may be sent in its place, and what is in it is the caller's choice.
+  if (type !== null && leaf.fact !== param) return 'any';
+  if (name === 'exists') return (leaf.value === (type !== null)) !== negated;
+  if (type === null) {
     if (name === 'type') return negated;
     if (ifAbsent === null) return undefined;
     return isBlock ? ifAbsent : ifAbsent !== negated;
   }
-  if (name === 'exists') return (leaf.value === true) !== negated;
   if (name === 'type') {
     const names: readonly unknown[] = Array.isArray(leaf.value) ? leaf.value : [leaf.value];
     const isOwn = names.every((other) => other === type || (type === 'number' && other === 'integer'));

@@ -61,12 +61,12 @@ function hasOneShape(
   const type = typeOf(value);
   const alike = flat.filter((branch) => branch.type === type || (branch.type === 'number' && type === 'integer'));
   // Of several kinds of map, the one that has a field of this one is meant.
-  const names = alike.length > 1 && isMap(value) ? Object.keys(value) : null;
-  const meant = names === null ? alike : alike.filter((one) => names.some((name) => memberShape(one, name) !== undefined));
-  const [only] = meant;
-  const isOneWay = only !== undefined && meant.length === 1;
+  const names = alike.length > 1 && isMap(value) ? Object.keys(value) : [];
+  const meant = names.length === 0 ? alike : alike.filter((one) => names.some((name) => memberShape(one, name)));
+  const only = meant.length === 1 ? meant[0] : undefined;
   // If a text fits none of several alternatives, the rule for one of them would be a misleading message.
-  if (isOneWay && (type !== 'string' || shape.title === undefined)) return hasShape(only, value, path, report);
+  if (only !== undefined && (type !== 'string' || shape.title === undefined))
+    return hasShape(only, value, path, report);
   const expected = shape.title ?? flat.map(described).join(' or ');
   report.error('wrong_type', path, `${nameOf(path)} must be ${expected}, not ${written(value)}`);
   return false;

@@ -93,6 +93,16 @@ test.each([
     'leaving params.amount out',
   ],
   [
+    'by an object, where a part of it is asked for',
+    '{ id: b, effect: allow, when: { params.amount.value: { gt: 0 } } }',
+    'sending params.amount as another type than number',
+  ],
+  [
+    'by an object, where only what has no part of that name is refused',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, when: { params.amount.value: { exists: false } } }',
+    'sending params.amount as another type than number',
+  ],
+  [
     'by another type, where it must not be absent',
     '{ id: b, effect: allow, unless: { params.amount: { exists: false } } }',
     'sending params.amount as another type than number',
