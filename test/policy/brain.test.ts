@@ -133,7 +133,7 @@ budgets: { spent: { unit: EUR, by: [brain.customer.id], per: day, limit: 1000 } 
     ['{ it: { type: t, id: params.x }, "a b": { type: t, id: params.x } }', 'brain.it.tier', 'wrong_value'],
     ['{ it: { of: other, link: x } }', 'brain.it.tier', 'unknown_entity'],
     ['{ it: { of: it, link: x } }', 'brain.it.tier', 'too_deep'],
-    ['{ it: { type: customer } }', 'brain.it.tier', 'wrong_type'],
+    ['{ it: { type: customer } }', 'brain.it.tier', 'missing_field'],
   ])('are refused where they say nothing: %s, %s', (entities, fact, code) => {
     const faults = faultsOf(
       `${HEAD}entities: ${entities}\nrules: [ { id: r, effect: allow, when: { ${fact}: x } } ]\n`,
