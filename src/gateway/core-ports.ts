@@ -22,8 +22,7 @@ import type { Upstreams } from '../upstreams/upstreams.ts';
 import type { Drain } from './drain.ts';
 import { within } from './exit-stack.ts';
 import type { Held, InForce } from './in-force.ts';
-import type { LivePauseView } from './views.ts';
-import type { PinView } from './views.ts';
+import type { LivePauseView, PinView } from './views.ts';
 import { sealedSettlement } from './sealed-store.ts';
 
 /** How long after its admission a call may still be sent, ms (assumption A1 in docs/operating/README.md). */

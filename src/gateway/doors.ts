@@ -19,7 +19,6 @@ import type { ExitStack } from './exit-stack.ts';
 import type { FilesInForce } from './files-in-force.ts';
 import type { Ground } from './ground.ts';
 import type { Health } from './health.ts';
-import type { OwnSettings } from './in-force.ts';
 import { mcpControlPorts, proxyPorts } from './door-ports.ts';
 import type { Signals } from './signals.ts';
 import type { Views } from './views.ts';
@@ -29,7 +28,7 @@ import type { RunRequest } from '../effects/model/run-request.ts';
 import type { FaultPorts } from '../mcp/http.ts';
 import type { GatewayPorts, Passing } from '../mcp/gateway/ports.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
-import type { InForce } from './in-force.ts';
+import type { InForce, OwnSettings } from './in-force.ts';
 
 /** Opens all doors on one server: the API, the console, MCP and the proxy. */
 export async function openDoors(

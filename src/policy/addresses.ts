@@ -1,4 +1,4 @@
-import { domainToASCII } from 'node:url';
+import { domainToASCII, domainToUnicode } from 'node:url';
 import { takePatternSteps } from './pattern-steps.ts';
 
 /** How a name is parsed: as a mail address, or as the name of a host. */
@@ -90,8 +90,9 @@ function readDomain(text: string): string | null {
   const domain = text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
   const labels = domain.split('.');
   if (labels.length < 2 || !labels.every((label) => LABEL.test(label))) return null;
-  // Refuses numbers, and encoded names (`xn--…`) that are not in their normal form.
-  return /^[0-9]+$/.test(labels.at(-1) ?? '') || domainToASCII(domain) !== domain ? null : domain;
+  // Refuses numbers, and encoded names (`xn--…`) not in their normal form, or of nothing: Node 24 leaves these as they are.
+  if (/^[0-9]+$/.test(labels.at(-1) ?? '') || domainToASCII(domain) !== domain) return null;
+  return domain.includes('xn--') && /(?:^|\.)xn--/.test(domainToUnicode(domain)) ? null : domain;
 }
 
 /** Tables by the exact spelling of the local part. All keys of one map are equal but for case. */
