@@ -123,5 +123,5 @@ function mailServerOf(webhook: Webhook, judge: Judge): MailServer | null {
 }
 
 export function isLoopback(hostname: string): boolean {
-  return /^localhost$/i.test(hostname) || hostname === '[::1]' || (isIPv4(hostname) && hostname.startsWith('127.'));
+  return hostname === 'localhost' || hostname === '[::1]' || (isIPv4(hostname) && hostname.startsWith('127.'));
 }

@@ -31,8 +31,6 @@ it.each([
   ['127.0.0.1', true],
   ['127.9.9.9', true],
   ['localhost', true],
-  // Of smtp URLs the case of a host is left as it is.
-  ['LOCALHOST', true],
   ['[::1]', true],
   ['127.mail.example', false],
   ['127.0.0.1.mail.example', false],
