@@ -7,7 +7,7 @@ import { answerToWire, entityToWire, originToWire } from '../brain/wire.ts';
 import { type Incoming, MOST_AT_ONCE } from '../brain/writer.ts';
 import { entityName, type EntityOrigin, type EntityRecord } from '../effects/model/entity.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import { type JsonObject, pointerTo } from '../json/value.ts';
+import { pointerTo, type JsonObject } from '../json/value.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
 import { callerOf, refuseAgents } from './caller.ts';
 import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';

@@ -4,7 +4,7 @@ import type { CallHeaders, StateCheck } from '../effects/model/action-call.ts';
 import { conditionFaults, requiredFieldFaults } from '../effects/checks/conditions.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import { readIdempotencyKey } from '../effects/run/fingerprint.ts';
-import { type Json, isJsonObject, pointerTo } from '../json/value.ts';
+import { isJsonObject, type Json, pointerTo } from '../json/value.ts';
 import { actingAgent } from '../effects/model/principal.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';

@@ -24,12 +24,12 @@ import { ArchiveUnavailable, StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import {
   ConnectionCap,
-  type Listeners,
-  ROUTES_ONLY,
   createDoorCheck,
   createEntrances,
   createListeners,
   dropTheRest,
+  type Listeners,
+  ROUTES_ONLY,
 } from './listeners.ts';
 import { Front, measureOverload, OVERLOADED } from './front.ts';
 import type { ApiSettings } from './ports.ts';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FileReading } from '../diagnostics/file-reading.ts';
 import { pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { canonicalJson } from '../json/text.ts';
-import { type JsonObject, isJsonObject } from '../json/value.ts';
+import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { ServerWords } from '../pins/compare.ts';
 import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
 import type { McpSettings, UpstreamSettings } from './configuration.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import { canonicalJson } from '../json/text.ts';
-import { type JsonObject, isJsonObject } from '../json/value.ts';
+import { isJsonObject, type JsonObject } from '../json/value.ts';
 import { type OutcomeMap, pathParams, type Probe, type RequestTemplate, type Tool } from '../effects/model/tool.ts';
 import type { UpstreamSettings } from './configuration.ts';
 import { at, type Judge } from './judge.ts';

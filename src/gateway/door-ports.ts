@@ -4,7 +4,7 @@ import { plainProblem, renderProblem } from '../api/problem.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { newId } from '../effects/run/ids.ts';
-import { type RunRequest, problem } from '../effects/model/run-request.ts';
+import { problem, type RunRequest } from '../effects/model/run-request.ts';
 import type { Authenticator } from '../identity/authenticate.ts';
 import { parseKey } from '../identity/key-format.ts';
 import { createReadJudge } from '../proxy/judge-read.ts';

@@ -3,7 +3,7 @@ import { secondOpinionOf } from './core-ports.ts';
 import type { ExitStack } from './exit-stack.ts';
 import type { Ground } from './ground.ts';
 import type { OwnSettings } from './in-force.ts';
-import { type Views, createPinAlarm } from './views.ts';
+import { createPinAlarm, type Views } from './views.ts';
 import type { Swept } from './sweeper.ts';
 import { watchUpkeep } from './upkeep.ts';
 import type { Note } from '../effects/model/note.ts';

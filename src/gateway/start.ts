@@ -14,7 +14,7 @@ import { bindToStore } from './master-secret.ts';
 import { OwnSettings } from './in-force.ts';
 import { openSignals } from './signals.ts';
 import { TakeUp } from './take-up.ts';
-import { type LivePauseView, type Views, openViews } from './views.ts';
+import { type LivePauseView, openViews, type Views } from './views.ts';
 import type { KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';

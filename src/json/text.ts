@@ -1,4 +1,4 @@
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from './value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from './value.ts';
 
 /**
  * The canonical form of a JSON value (RFC 8785, JCS): names sorted by UTF-16 code units, no white space, numbers and

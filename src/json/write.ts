@@ -1,5 +1,5 @@
 import { setImmediate as others } from 'node:timers/promises';
-import { type Json, type JsonObject, isJsonArray } from './value.ts';
+import { type Json, isJsonArray, type JsonObject } from './value.ts';
 import { quote } from './text.ts';
 
 /** Characters written in one go. */

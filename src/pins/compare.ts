@@ -1,6 +1,6 @@
 import { printable } from '../diagnostics/render.ts';
 import { canonicalJson } from '../json/text.ts';
-import { type Json, type JsonObject, escapePointer, isJsonArray, isJsonObject } from '../json/value.ts';
+import { escapePointer, type Json, type JsonObject, isJsonObject, isJsonArray } from '../json/value.ts';
 import { sizeUpTo } from '../json/size.ts';
 import { toolDigest } from './digest.ts';
 import { byName, type PinLock, type PinnedTool } from './lock-file.ts';

@@ -5,7 +5,7 @@ import { findFiles, unplaced } from '../diagnostics/find-files.ts';
 import type { Finding } from '../diagnostics/finding.ts';
 import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
 import { canonicalJson } from '../json/text.ts';
-import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type Json } from '../json/value.ts';
 
 export interface PolicyText {
   readonly file: string;

@@ -3,7 +3,7 @@ import { InvalidFiles } from '../diagnostics/render.ts';
 import { readYamlSource } from '../diagnostics/yaml-source.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { canonicalJson } from '../json/text.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
+import { type JsonObject, isJsonArray, isJsonObject, type Json } from '../json/value.ts';
 import { writeSteps } from '../json/path-steps.ts';
 import { placeInSchema } from '../json/schema-walk.ts';
 import { evaluatePolicies } from './evaluate.ts';

@@ -6,7 +6,7 @@ import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import { holdsKey, holdsOwnForm, keyFromRequest, USUAL_CARRIERS } from '../identity/key-format.ts';
 import type { Identified } from '../identity/identified.ts';
 import { percentDecoded } from '../bytes/percent-decoded.ts';
-import { type QueryPairs, REPEATED, isNested, readPath } from '../upstreams/http/url.ts';
+import { isNested, type QueryPairs, readPath, REPEATED } from '../upstreams/http/url.ts';
 import { type ErrorStyle, PLAIN_STYLE } from './error-shape.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';

@@ -6,11 +6,11 @@ import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type HttpTool, isHttpTool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import {
-  type PatternSegment,
   fitsDecoded,
   holdsSlashes,
   isReadAlike,
   matchPattern,
+  type PatternSegment,
   readPattern,
   withoutInvisible,
 } from '../upstreams/http/url.ts';

@@ -6,7 +6,7 @@ import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../upstreams/http/announcements.ts';
 import type { IncomingHeaders } from '../upstreams/http/answer.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
-import { type AnsweredRequest, OF_THE_BYTES, type ProxyAnswer, ownFields, problemAnswer } from './answer.ts';
+import { type AnsweredRequest, OF_THE_BYTES, ownFields, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { errorMembers, shownStatus } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import { isJson, linkStream, unreadable } from './json-links.ts';

@@ -7,7 +7,7 @@ import { guardedConnector } from '../upstreams/http/connect.ts';
 import { CONNECT_TIMEOUT_MS } from '../upstreams/http/connections.ts';
 import { recordUpgrade, type UpgradeAccess } from './access.ts';
 import { PLAIN_STYLE } from './error-shape.ts';
-import { type AnswerContext, type ProxyAnswer, outcomeAnswer, problemAnswer } from './answer.ts';
+import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrived, type Identities, problemOf, receive } from './arrival.ts';
 import { paramsOf } from './governed.ts';
 import { returnedHeaders } from './headers.ts';

@@ -5,7 +5,7 @@ import { commit } from '../effects/model/commit.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { SALT_BYTES, SALTED_FIELDS, type SaltedField, type SealedParams } from '../effects/ports.ts';
 import { canonicalJson, quote } from '../json/text.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { jsonInSlices } from '../json/write.ts';
 import { decodeBase64url } from './jwk.ts';
 

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { canonicalJson } from '../json/text.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { memberAt } from './commitments.ts';
 
 /** What the line of an effect and its receipt both say: the name, and the place of it in each. */

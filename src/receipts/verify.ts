@@ -1,6 +1,6 @@
 import { verify } from 'node:crypto';
 import { canonicalJson } from '../json/text.ts';
-import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
 import { commitmentIn, isOneParam, memberAt, opens } from './commitments.ts';
 import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf, decodeBase64url } from './jwk.ts';

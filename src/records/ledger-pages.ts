@@ -1,7 +1,7 @@
 import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { LedgerEvent, LedgerFilter } from '../effects/model/ledger.ts';
 import type { Page } from '../effects/model/page.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { readOwnJson } from '../json/text.ts';
 import type { LedgerEntry } from '../stores/port.ts';
 import { effectRows, type StoredEffect } from './effect-rows.ts';

@@ -1,11 +1,11 @@
 import type { SettleOutcome, SettleRequest } from '../effects/store.ts';
 import {
-  type StoredEvidence,
-  type StoredResult,
   evidenceOf,
   resultOf,
   storedEvidence,
+  type StoredEvidence,
   storedResult,
+  type StoredResult,
 } from './effect-text.ts';
 import { readOwnJson } from '../json/text.ts';
 

@@ -1,5 +1,5 @@
 import { canonicalJson } from '../json/text.ts';
-import { type Json, type JsonObject, type Step, followSteps, isJsonObject, pointerTo } from '../json/value.ts';
+import { followSteps, isJsonObject, type Json, type JsonObject, type Step, pointerTo } from '../json/value.ts';
 import { MAX_TARGET, type McpCall, pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { paramSteps, splitTemplate } from '../effects/model/param-template.ts';
 import { memberSchema, readTyped, type SchemaAt, typesOf } from '../json/schema-walk.ts';

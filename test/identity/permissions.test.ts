@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type KeyKind, type Principal, SCOPES, type Scope } from '../../src/effects/model/principal.ts';
+import { type KeyKind, type Principal, type Scope, SCOPES } from '../../src/effects/model/principal.ts';
 import { ENDPOINTS, type EndpointId, permit } from '../../src/identity/permissions.ts';
 import { allProfiles } from '../../src/identity/profiles.ts';
 import { sessionMay } from '../../src/identity/session-permissions.ts';

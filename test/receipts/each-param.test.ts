@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { canonicalJson } from '../../src/json/text.ts';
-import { type JsonObject, isJsonObject } from '../../src/json/value.ts';
+import { isJsonObject, type JsonObject } from '../../src/json/value.ts';
 import { commitmentIn, disclosureOf, onlyFields, commitEach } from '../../src/receipts/commitments.ts';
 import { openSigner, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';

@@ -19,14 +19,14 @@ import {
   CLAIMANT,
   CLAIMS_AT_MOST,
   MAX_FREEZE_MS,
+  outcomeOf,
   POOL,
+  requestFor,
+  settlement,
   START,
   TARGET,
   TIMES,
   type View,
-  outcomeOf,
-  requestFor,
-  settlement,
 } from './rows-calls.ts';
 import {
   answeredTruly,

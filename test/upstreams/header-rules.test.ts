@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import {
-  type HeaderTarget,
   headerRules,
+  type HeaderTarget,
   mediaType,
   sortHeaders,
   takenHeaders,

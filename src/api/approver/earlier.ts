@@ -5,7 +5,7 @@ import { amountText, lastName, moneyText } from '../../effects/model/money.ts';
 import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { CallReader } from '../../effects/wire/calls.ts';
 import { canonicalJson } from '../../json/text.ts';
-import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import type { ApiPorts } from '../ports.ts';
 import { spanText } from './layout.ts';
 

@@ -1,6 +1,6 @@
 import { RE2JS } from 're2js';
 import { canonicalJson } from '../../json/text.ts';
-import { type Json, type JsonObject, escapePointer, isJsonObject } from '../../json/value.ts';
+import { escapePointer, type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
 import type { RequestFault } from '../model/run-request.ts';
 import { CHECK_LIMITS, type Effort, fieldFault, jsonEquals, readField, spend } from './state-fields.ts';
 

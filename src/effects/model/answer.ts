@@ -1,4 +1,4 @@
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { readJson } from '../../json/text.ts';
 
 /*

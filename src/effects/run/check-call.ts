@@ -2,7 +2,7 @@ import type { Call, Proposal } from './call.ts';
 import { fingerprint, type FingerprintedAction, hasAny, keyFor } from './fingerprint.ts';
 import { INSTALLATION } from '../model/ledger.ts';
 import { canonicalJson } from '../../json/text.ts';
-import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json } from '../../json/value.ts';
 import type { EffectActor, Stage } from '../model/effect.ts';
 import type { Authorized, EffectPorts, SealedParams } from '../ports.ts';
 import { keyFactsOf, type Principal } from '../model/principal.ts';

@@ -11,7 +11,7 @@ import {
   unknownReason,
 } from './to-outcome.ts';
 import { checkState } from './check-state.ts';
-import { MAX_EVALUATIONS, evaluateKnown } from './evaluate.ts';
+import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
 import type { RunningAttempt } from './running.ts';
 import { waitForPlace, wouldDispatch } from './place.ts';
 import type { Mismatch } from '../model/action-call.ts';

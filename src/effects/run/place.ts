@@ -1,6 +1,6 @@
 import type { Exceeded } from '../model/verdict.ts';
 import type { Call } from './call.ts';
-import { MAX_EVALUATIONS, evaluateKnown } from './evaluate.ts';
+import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
 import type { EffectPorts } from '../ports.ts';
 
 /** Lets a call wait for a place, unless policy refuses it. A refused call is never sent, so it needs no place. */

@@ -2,11 +2,11 @@ import type { AskedOf, AnswerOf } from '../store.ts';
 import type { JsonObject } from '../../json/value.ts';
 import {
   type ApprovalRecord,
-  type Vote,
   endedApproval,
   escalatesAt,
   escalating,
   isQuorate,
+  type Vote,
 } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import { commit } from '../model/commit.ts';

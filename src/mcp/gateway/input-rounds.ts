@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { canonicalJson } from '../../json/text.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { parseStrictJson } from '../../json/strict.ts';
 import { withMark, withoutMark } from './marks.ts';
 import type { SessionOwner } from './sessions.ts';

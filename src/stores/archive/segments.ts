@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { ArchiveUnavailable, StoreUnavailable } from '../../effects/store.ts';
-import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json } from '../../json/value.ts';
 import { parseJson } from '../../json/text.ts';
 import type { ArchiveMark, SegmentStore, ArchivedRow, Segment } from '../open-rows.ts';
 import type { ArchivePlace } from './place.ts';

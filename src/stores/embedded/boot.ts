@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { type StoreClock, beginningOf, countFrom, createStoreClock } from './clock.ts';
+import { beginningOf, countFrom, createStoreClock, type StoreClock } from './clock.ts';
 import { configureConnection, inTransaction, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { makePrivateFile, makePrivateFolder, syncPath } from '../private-folder.ts';
 import type { InstallMark } from './install.ts';

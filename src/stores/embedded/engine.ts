@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
 import { type Committed, createSyncQueue, type SyncQueue } from './sync-queue.ts';
 import { type Booted, bootStore } from './boot.ts';
-import { type StoreClock, machineAhead, trustedClock } from './clock.ts';
+import { machineAhead, type StoreClock, trustedClock } from './clock.ts';
 import {
   loadDriver,
   type OpenDatabase,

@@ -1,6 +1,6 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type Json, isJsonObject } from '../../json/value.ts';
+import { isJsonObject, type Json } from '../../json/value.ts';
 import { parseObject } from '../../json/text.ts';
 import type { TimeSeen } from './clock.ts';
 import { syncPath } from '../private-folder.ts';

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { HttpAnswer, KeptHttpResult } from '../../effects/model/answer.ts';
 import { canonicalJson } from '../../json/text.ts';
-import { type Json, isJsonObject } from '../../json/value.ts';
+import { isJsonObject, type Json } from '../../json/value.ts';
 import { parseStrictJson } from '../../json/strict.ts';
 import type { OutcomeMap } from '../../effects/model/tool.ts';
 

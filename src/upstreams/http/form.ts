@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
 import { percentDecoded } from '../../bytes/percent-decoded.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject, pointerTo } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject, pointerTo } from '../../json/value.ts';
 import { type JsonLimits, MAX_NAME } from '../../json/strict.ts';
 import { type FileFacts, isFile } from '../../effects/model/files.ts';
 import { type FormLists, rootOfName } from '../../effects/model/tool.ts';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { type CallFiles, type FileFacts, filesOf, isFile, NO_FILES } from '../../effects/model/files.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';
 import { isHttpTool, type Tool } from '../../effects/model/tool.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject, pointerTo } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject, pointerTo } from '../../json/value.ts';
 import { MOST_SHOWN } from './form.ts';
 import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { placeOf, planOf, takesFiles } from './request-template.ts';

@@ -1,25 +1,25 @@
-import { type Json, type JsonObject, isJsonObject, pointerTo } from '../../json/value.ts';
+import { isJsonObject, type Json, type JsonObject, pointerTo } from '../../json/value.ts';
 import { isFile } from '../../effects/model/files.ts';
 import {
   type BodyType,
   type FormLists,
+  isHttpTool,
   type QueryStyle,
   type RequestTemplate,
-  type Tool,
-  isHttpTool,
   rootOfName,
+  type Tool,
 } from '../../effects/model/tool.ts';
 import type { HeaderSettings, ProxiedRequest, RequestBody } from '../../effects/upstream.ts';
 import { foldedName, writeForm } from './form.ts';
 import { writeMultipart, writeOpaque } from './multipart-body.ts';
 import {
-  type PatternSegment,
-  type QueryPlan,
-  type Slashes,
   isReadAlike,
   matchPattern,
+  type PatternSegment,
+  type QueryPlan,
   readPath,
   readPattern,
+  type Slashes,
   writeQuery,
   written,
 } from './url.ts';
@@ -28,10 +28,10 @@ import {
   CREDENTIAL_HEADERS,
   DROPPED_HEADERS,
   HEADER_PLACEHOLDERS,
-  NOT_GOVERNED_HEADERS,
-  VOLATILE_HEADERS,
   isNeverSent,
   namesHeader,
+  NOT_GOVERNED_HEADERS,
+  VOLATILE_HEADERS,
   withoutOwnCookies,
 } from '../../effects/run/header-names.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';

@@ -3,17 +3,17 @@ import { MOST_FAULTS } from '../../diagnostics/stop-at.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';
 import { type FormLists, type QueryStyle, rootOfName } from '../../effects/model/tool.ts';
 import { canonicalJson } from '../../json/text.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject, pointerTo } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject, pointerTo } from '../../json/value.ts';
 import { memberSchema } from '../../json/schema-walk.ts';
 import type { JsonLimits } from '../../json/strict.ts';
 import {
   CLASHES,
-  type Fields,
-  MOST_SHOWN,
   collectFields,
+  type Fields,
   fieldsOf,
   foldedName,
   formMisfit,
+  MOST_SHOWN,
   overrideFault,
   writeForm,
 } from './form.ts';

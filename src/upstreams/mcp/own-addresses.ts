@@ -1,5 +1,5 @@
 import { LARGE_TEXT } from '../../json/strict.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { parseJson } from '../../json/text.ts';
 import { jsonInSlices } from '../../json/write.ts';
 import { changeElicitations } from '../../mcp-protocol/elicitation.ts';

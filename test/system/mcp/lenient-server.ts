@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { createHash, randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { canonicalJson } from '../../../src/json/text.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../../src/json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 import { INSPECTOR } from '../../../src/upstreams/mcp/inspect-server.ts';
 import { looseMessages } from './loose-reading.ts';
 

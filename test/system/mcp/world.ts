@@ -2,7 +2,7 @@ import { documented } from '../../documented.ts';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Json, type JsonObject, isJsonObject } from '../../../src/json/value.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 import { makeApiKey, startGateway, type TestGateway } from '../gateway.ts';
 import { lockOf, startLenientServer, TOOLS } from './lenient-server.ts';
 

@@ -6,7 +6,7 @@ import { Composer, LineCounter, Parser } from 'yaml';
 import { Gathered } from '../../../../src/bytes/gathered.ts';
 import { CommandFailure, fetchFailure } from '../../../../src/cli/ports.ts';
 import { readYamlSource, nestsDeeper, type DataPath } from '../../../../src/diagnostics/yaml-source.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../../../src/json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../../src/json/value.ts';
 import { readJson } from '../../../../src/json/text.ts';
 import type { ApiDocument } from './document.ts';
 
